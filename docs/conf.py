@@ -1,0 +1,65 @@
+"""Sphinx configuration."""
+
+from importlib.metadata import version as _version
+
+project = "clusterica"
+author = "The clusterica developers"
+copyright = "2026, The clusterica developers"
+release = _version("clusterica")
+version = release
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.viewcode",
+    "numpydoc",
+    "sphinx_gallery.gen_gallery",
+]
+
+exclude_patterns = ["_build", "_templates"]
+templates_path = ["_templates"]
+default_role = "literal"
+
+autosummary_generate = True
+autodoc_typehints = "none"  # the docstrings name the types
+numpydoc_class_members_toctree = False
+numpydoc_show_class_members = False
+
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "auto_examples",
+    "filename_pattern": r"plot_",
+    "download_all_examples": False,
+    "show_memory": False,
+    "show_signature": False,
+    "abort_on_example_error": True,
+    "min_reported_time": 1,
+}
+
+html_theme = "pydata_sphinx_theme"
+html_title = "clusterica"
+html_static_path = ["_static"]
+html_css_files = ["quiet.css"]
+html_show_sourcelink = False
+html_theme_options = {
+    "navbar_align": "left",
+    "navbar_end": ["theme-switcher"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "secondary_sidebar_items": ["page-toc"],
+    "show_prev_next": False,
+    "show_nav_level": 2,
+    "pygments_light_style": "a11y-high-contrast-light",
+    "pygments_dark_style": "a11y-high-contrast-dark",
+}
+
+
+def skip_inherited_housekeeping(app, what, name, obj, skip, options):
+    """Leave out what every scikit-learn estimator inherits and scikit-learn documents."""
+    inherited = str(getattr(obj, "__module__", "")).startswith("sklearn.")
+    return True if inherited and name not in {"fit_predict", "fit_transform"} else None
+
+
+def setup(app):
+    app.connect("autodoc-skip-member", skip_inherited_housekeeping)

@@ -1,0 +1,122 @@
+"""Settings of a computation: the memory budget of its blocks, its threads, the device it streams through."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import joblib
+
+_UNITS = {"": 1, "B": 1}
+_UNITS |= {f"{p}iB": 1024**i for i, p in enumerate("KMGT", 1)}
+_UNITS |= {f"{p}B": 1000**i for i, p in enumerate("KMGT", 1)}
+
+
+@dataclass(frozen=True)
+class Config:
+    """Settings in bytes and counts, as the walk over blocks reads them."""
+
+    memory: int = 512 * 1024**2
+    threads: int | None = None
+    device: str | None = None
+
+    @property
+    def n_threads(self) -> int:
+        """Number of worker threads: the one asked for, or the cores this process may use."""
+        return self.threads or joblib.cpu_count()
+
+
+_default = Config()
+_active: ContextVar[Config | None] = ContextVar("clusterica_config", default=None)
+
+
+def active_config() -> Config:
+    """Return the settings in force here."""
+    return _active.get() or _default
+
+
+def get_config() -> dict[str, Any]:
+    """Return the settings in force, as a dictionary.
+
+    Returns
+    -------
+    dict
+        ``memory`` (bytes), ``threads`` and ``device``; see :func:`config_context`.
+    """
+    return asdict(active_config())
+
+
+def set_config(**settings: Any) -> None:
+    """Change the settings of the whole process.
+
+    Parameters
+    ----------
+    **settings
+        Any of the parameters of :func:`config_context`.
+    """
+    global _default
+    _default = _changed(_default, settings)
+
+
+@contextmanager
+def config_context(**settings: Any) -> Iterator[None]:
+    """Change settings inside a ``with`` block.
+
+    Parameters
+    ----------
+    memory : str or int, default="512MiB"
+        Budget of working memory for the blocks of rows in flight, such as ``"2GiB"`` or a number of
+        bytes. The data itself, the results and the learned parameters come on top.
+    threads : int or None, default=None
+        Worker threads on the CPU; None takes every core this process may use.
+    device : str or None, default=None
+        A torch device such as ``"cuda"`` through which arrays in host memory are streamed block by
+        block, so that they may be larger than its memory. None computes where the data lives. Data
+        that is on a device already stays there in either case.
+
+    Examples
+    --------
+    >>> import clusterica
+    >>> with clusterica.config_context(memory="64MiB", threads=1):
+    ...     clusterica.get_config()["memory"]
+    67108864
+    """
+    token = _active.set(_changed(active_config(), settings))
+    try:
+        yield
+    finally:
+        _active.reset(token)
+
+
+def _changed(config: Config, settings: dict[str, Any]) -> Config:
+    unknown = set(settings) - set(asdict(config))
+    if unknown:
+        raise TypeError(
+            f"unknown setting {sorted(unknown)[0]!r}; the settings are {sorted(asdict(config))}"
+        )
+    if "memory" in settings:
+        settings = settings | {"memory": parse_bytes(settings["memory"])}
+    threads = settings.get("threads")
+    if threads is not None and (not isinstance(threads, int) or threads < 1):
+        raise ValueError(f"threads={threads!r} must be a positive integer, or None for every core")
+    return replace(config, **settings)
+
+
+def parse_bytes(amount: str | int) -> int:
+    """Turn ``"512MiB"``, ``"2 GB"`` or a number of bytes into bytes."""
+    if isinstance(amount, int) and not isinstance(amount, bool):
+        n_bytes = amount
+    else:
+        match = re.fullmatch(r"\s*([\d.]+)\s*([A-Za-z]*)\s*", str(amount))
+        if match is None or match[2] not in _UNITS:
+            raise ValueError(
+                f"memory={amount!r} is not an amount of memory; write '512MiB', '2GB' or bytes"
+            )
+        n_bytes = int(float(match[1]) * _UNITS[match[2]])
+    if n_bytes < 2**16:
+        raise ValueError(f"memory={amount!r} is too little to work in; give at least '64KiB'")
+    return n_bytes

@@ -1,0 +1,66 @@
+"""Which library an array belongs to, on which device it lies, and how to bring it to the host."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import array_api_compat
+import numpy as np
+import scipy.sparse as sp
+
+Array = Any
+
+
+def is_host_array(X: Any) -> bool:
+    """Return True for what the compiled CPU code takes: NumPy arrays and SciPy sparse ones."""
+    return isinstance(X, np.ndarray) or sp.issparse(X)
+
+
+def is_cpu_tensor(X: Any) -> bool:
+    """Return True for a torch tensor in host memory, which NumPy can see without a copy."""
+    return array_api_compat.is_torch_array(X) and X.device.type == "cpu"
+
+
+def namespace_of(*arrays: Array) -> ModuleType:
+    """Return the array-API namespace of the arrays; NumPy for SciPy sparse ones."""
+    dense = [a for a in arrays if not sp.issparse(a)]
+    if all(isinstance(a, np.ndarray | np.generic) for a in dense):
+        return np
+    return array_api_compat.array_namespace(*dense)
+
+
+def device_of(X: Array) -> Any:
+    """Return the device of an array (``"cpu"`` for NumPy and SciPy)."""
+    return "cpu" if is_host_array(X) else array_api_compat.device(X)
+
+
+def to_host(X: Array) -> Any:
+    """Return an array in host memory as NumPy (sparse arrays as they are)."""
+    if is_host_array(X) or np.isscalar(X):
+        return X
+    if array_api_compat.is_torch_array(X):
+        tensor = X.detach().cpu()
+        # NumPy has no bfloat16; float32 holds every one of its values.
+        return (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy()
+    if array_api_compat.is_dask_array(X):
+        return X.compute()
+    if array_api_compat.is_cupy_array(X):
+        return array_api_compat.to_device(X, "cpu")
+    home = array_api_compat.array_namespace(X).__array_namespace_info__().default_device()
+    return np.asarray(array_api_compat.to_device(X, home))
+
+
+def to_like(values: Array, reference: Array) -> Array:
+    """Return host values in the namespace and on the device of the reference array."""
+    if is_host_array(reference):
+        return to_host(values)
+    xp = namespace_of(reference)
+    return xp.asarray(to_host(values), device=device_of(reference))
+
+
+def working_dtype(dtype: Any) -> np.dtype[Any]:
+    """Return the NumPy dtype to compute in: float32 where it holds every value of the input, else float64."""
+    name = str(dtype).rsplit(".", maxsplit=1)[-1]
+    exact_in_float32 = ("float32", "float16", "bfloat16", "bool", "int8", "uint8", "int16", "uint16")
+    return np.dtype(np.float32 if name in exact_in_float32 else np.float64)

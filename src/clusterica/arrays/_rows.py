@@ -1,0 +1,249 @@
+"""Rows wherever they live, read as blocks: arrays, memory maps, CSR, tensors, Dask, iterables of blocks.
+
+A block is what an op sees: a C-contiguous NumPy array or a CSR matrix of the working dtype, or a
+tensor on its device.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import array_api_compat
+import numpy as np
+import scipy.sparse as sp
+
+from clusterica.arrays._config import active_config
+from clusterica.arrays._namespace import (
+    Array,
+    is_cpu_tensor,
+    is_host_array,
+    namespace_of,
+    to_host,
+    to_like,
+    working_dtype,
+)
+
+# Start, stop, and a function that loads the block, so that a worker thread does the loading.
+Block = tuple[int, int, Callable[[], Array]]
+
+
+class Rows(ABC):
+    """A table of ``n_rows`` x ``n_features`` numbers that can be read as blocks of rows."""
+
+    n_rows: int
+    n_features: int
+    dtype: np.dtype[Any]
+    reference: Array
+    """An array of the library and device in which results are returned."""
+    sparse: bool = False
+    """Whether blocks are CSR."""
+
+    @abstractmethod
+    def blocks(self, size: int) -> Iterator[Block]:
+        """Yield blocks of at most ``size`` rows, in order."""
+
+    @abstractmethod
+    def take(self, indices: np.ndarray) -> Array:
+        """Return the rows at the sorted indices in host memory, as NumPy or CSR."""
+
+    @property
+    def on_host(self) -> bool:
+        """Whether blocks are NumPy or CSR, to be worked on by threads."""
+        return True
+
+    def place(self, values: Array) -> Array:
+        """Bring a parameter to where the blocks are."""
+        return to_host(values)
+
+    def export(self, values: Array) -> Array:
+        """Bring a result to the library and device of the data."""
+        return to_like(values, self.reference)
+
+
+class ArrayRows(Rows):
+    """Rows of an array that can be sliced: NumPy, memory map, CSR, or a tensor on a device."""
+
+    def __init__(self, X: Array, dtype: Any = None) -> None:
+        self.n_rows, self.n_features = X.shape
+        self.dtype = working_dtype(X.dtype) if dtype is None else np.dtype(dtype)
+        self.reference = np.empty(0, self.dtype) if is_host_array(X) else X
+        self.sparse = sp.issparse(X)
+        self._in_memory = is_host_array(X) or is_cpu_tensor(X)
+        if is_cpu_tensor(X) and str(X.dtype) != "torch.bfloat16":
+            X = X.detach().numpy()
+        self._X = X
+
+    @property
+    def on_host(self) -> bool:
+        """Whether blocks are NumPy or CSR, to be worked on by threads."""
+        return self._in_memory
+
+    def place(self, values: Array) -> Array:
+        """Bring a parameter to where the blocks are."""
+        return to_host(values) if self._in_memory else to_like(values, self._X)
+
+    def blocks(self, size: int) -> Iterator[Block]:
+        """Yield blocks of at most ``size`` rows, in order."""
+        for start in range(0, self.n_rows, size):
+            stop = min(start + size, self.n_rows)
+            yield start, stop, lambda start=start, stop=stop: self._load(start, stop)
+
+    def _load(self, start: int, stop: int) -> Array:
+        if self._in_memory:
+            return host_block(self._X[start:stop], self.dtype)
+        xp = namespace_of(self._X)
+        return xp.astype(self._X[start:stop, ...], getattr(xp, self.dtype.name), copy=False)
+
+    def take(self, indices: np.ndarray) -> Array:
+        """Return the rows at the sorted indices in host memory, as NumPy or CSR."""
+        if is_host_array(self._X):
+            return host_block(self._X[indices], self.dtype)
+        xp = namespace_of(self._X)
+        picked = xp.take(self._X, to_like(indices, self._X), axis=0)
+        return host_block(to_host(picked), self.dtype)
+
+
+class IterableRows(Rows):
+    """Rows that come in blocks from an iterable that can be walked again."""
+
+    def __init__(
+        self, source: Iterable[Array], n_rows: int, n_features: int, dtype: Any, sparse: bool = False
+    ) -> None:
+        self.n_rows, self.n_features, self.sparse = n_rows, n_features, sparse
+        self.dtype = np.dtype(dtype)
+        self.reference = np.empty(0, self.dtype)
+        self._source = source
+
+    def blocks(self, size: int) -> Iterator[Block]:
+        """Yield blocks of at most ``size`` rows, in order."""
+        offset = 0
+        for part in self._source:
+            rows = ArrayRows(part if hasattr(part, "shape") else np.asarray(part), self.dtype)
+            for start, stop, load in rows.blocks(size):
+                yield offset + start, offset + stop, lambda load=load: to_host(load())
+            offset += rows.n_rows
+        if offset != self.n_rows:
+            raise ValueError(
+                f"the iterable of blocks gave {self.n_rows} rows on the first walk and {offset} on "
+                "this one; its __iter__ must give the same blocks each time"
+            )
+
+    def take(self, indices: np.ndarray) -> Array:
+        """Return the rows at the sorted indices in host memory, as NumPy or CSR."""
+        picked = []
+        for start, stop, load in self.blocks(2**15):
+            low, high = np.searchsorted(indices, (start, stop))
+            if high > low:
+                picked.append(load()[indices[low:high] - start])
+        return sp.vstack(picked, format="csr") if sp.issparse(picked[0]) else np.concatenate(picked)
+
+
+class DaskRows(Rows):
+    """Rows of a Dask array; each chunk of rows is a task for its scheduler."""
+
+    def __init__(self, X: Array, dtype: Any = None) -> None:
+        if np.isnan(X.shape[0]):
+            raise ValueError(
+                "the Dask array does not know how many rows it has; call X.compute_chunk_sizes() first"
+            )
+        self.n_rows, self.n_features = X.shape
+        self.dtype = working_dtype(X.dtype) if dtype is None else np.dtype(dtype)
+        self.array = X.rechunk({1: -1})
+        self.reference = np.empty(0, self.dtype)
+
+    def blocks(self, size: int) -> Iterator[Block]:
+        """Yield blocks of at most ``size`` rows, in order."""
+        offset = 0
+        for chunk in self.array.partitions:
+            rows = ArrayRows(to_host(chunk), self.dtype)
+            for start, stop, load in rows.blocks(size):
+                yield offset + start, offset + stop, load
+            offset += rows.n_rows
+
+    def take(self, indices: np.ndarray) -> Array:
+        """Return the rows at the sorted indices in host memory, as NumPy or CSR."""
+        return host_block(to_host(self.array[indices]), self.dtype)
+
+
+class StreamedRows(Rows):
+    """Rows in host memory whose blocks are sent through a torch device, one after the other."""
+
+    def __init__(self, rows: Rows, device: str) -> None:
+        self._rows = rows
+        self.n_rows, self.n_features, self.dtype = rows.n_rows, rows.n_features, rows.dtype
+        self.reference = rows.reference
+        self._anchor = _on_torch_device(np.empty(0, rows.dtype), device)
+
+    @property
+    def on_host(self) -> bool:
+        """Whether blocks are NumPy or CSR, to be worked on by threads."""
+        return False
+
+    def place(self, values: Array) -> Array:
+        """Bring a parameter to where the blocks are."""
+        return to_like(values, self._anchor)
+
+    def blocks(self, size: int) -> Iterator[Block]:
+        """Yield blocks of at most ``size`` rows, in order."""
+        for start, stop, load in self._rows.blocks(size):
+            yield start, stop, lambda load=load: self.place(_dense(load()))
+
+    def take(self, indices: np.ndarray) -> Array:
+        """Return the rows at the sorted indices in host memory, as NumPy or CSR."""
+        return self._rows.take(indices)
+
+
+def as_rows(X: Array, dtype: Any = None) -> Rows:
+    """Return the rows of an array, tensor or Dask array that is known to be valid."""
+    if array_api_compat.is_dask_array(X):
+        rows: Rows = DaskRows(X, dtype)
+    else:
+        rows = ArrayRows(X, dtype)
+    return streamed(rows)
+
+
+def streamed(rows: Rows) -> Rows:
+    """Return the rows, by way of the device that the configuration names if they are on the host."""
+    device = active_config().device
+    return StreamedRows(rows, device) if device is not None and rows.on_host else rows
+
+
+def shuffled_batches(
+    rows: Rows, size: int, rng: np.random.Generator
+) -> Iterator[tuple[np.ndarray, Rows]]:
+    """Yield every row once, in batches: drawn at random from arrays, in order from other sources."""
+    if isinstance(rows, ArrayRows):
+        order = rng.permutation(rows.n_rows)
+        for start in range(0, rows.n_rows, size):
+            indices = np.sort(order[start : start + size])
+            yield indices, as_rows(rows.export(rows.take(indices)), rows.dtype)
+    else:
+        for start, stop, load in rows.blocks(size):
+            yield np.arange(start, stop), ArrayRows(load(), rows.dtype)
+
+
+def host_block(X: Array, dtype: np.dtype[Any]) -> Array:
+    """Return a block as the compiled code wants it: C-contiguous NumPy, or CSR, of that dtype."""
+    X = to_host(X)
+    if sp.issparse(X):
+        return X.tocsr().astype(dtype, copy=False)
+    return np.ascontiguousarray(X, dtype=dtype)
+
+
+def _dense(X: Array) -> np.ndarray:
+    return X.toarray() if sp.issparse(X) else X
+
+
+def _on_torch_device(X: np.ndarray, device: str) -> Array:
+    try:
+        import torch
+    except ImportError as error:
+        raise ImportError(
+            f"device={device!r} needs PyTorch; install it with: pip install 'clusterica[torch]'"
+        ) from error
+    try:
+        return torch.asarray(X, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"device={device!r} can't be used: {error}") from error

@@ -1,0 +1,7 @@
+"""The private names of scikit-learn that clusterica uses, in one place, so that a change there is mended here."""
+
+from sklearn.base import _fit_context as fit_context
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import _check_sample_weight as check_sample_weight
+
+__all__ = ["Interval", "StrOptions", "check_sample_weight", "fit_context"]

@@ -1,0 +1,203 @@
+"""The one validator: scikit-learn's for NumPy and CSR, the same rules and messages for everything else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import array_api_compat
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_array, validate_data
+
+from clusterica.arrays._namespace import (
+    Array,
+    device_of,
+    is_cpu_tensor,
+    is_host_array,
+    namespace_of,
+    to_host,
+    working_dtype,
+)
+from clusterica.arrays._rows import ArrayRows, DaskRows, IterableRows, Rows, streamed
+from clusterica.arrays._sklearn import check_sample_weight
+from clusterica.arrays._walk import map_reduce
+
+
+def check_rows(
+    estimator: BaseEstimator,
+    X: Any,
+    *,
+    reset: bool,
+    accept_sparse: bool = False,
+    min_rows: int = 1,
+) -> Rows:
+    """Validate X for an estimator and return its rows.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Receives ``n_features_in_`` (and ``feature_names_in_``) on reset, is checked against otherwise.
+    X : array-like, CSR, tensor, Dask array or iterable of blocks, (n_samples, n_features)
+        The data: finite numbers of any dtype.
+    reset : bool
+        True in fit, False in predict and transform.
+    accept_sparse : bool, default=False
+        Whether CSR is taken.
+    min_rows : int, default=1
+        Fewest rows allowed.
+    """
+    name = type(estimator).__name__
+    if array_api_compat.is_dask_array(X):
+        return streamed(_check_dask(estimator, X, reset, min_rows))
+    if _is_tensor(X):
+        return streamed(_check_tensor(estimator, X, reset, min_rows))
+    if _is_iterable_of_blocks(X):
+        return streamed(_check_blocks(estimator, X, reset, accept_sparse, min_rows))
+    X = validate_data(
+        estimator,
+        X,
+        reset=reset,
+        accept_sparse="csr" if accept_sparse else False,
+        dtype="numeric",
+        ensure_min_samples=min_rows,
+    )
+    if sp.issparse(X) and X.indices.dtype != X.indptr.dtype:
+        raise ValueError(f"{name} needs CSR indices and indptr of one integer type")
+    return streamed(ArrayRows(X))
+
+
+def check_weights(weights: Any, rows: Rows) -> np.ndarray:
+    """Return weights as a host array of shape (n_rows,): not negative, not all zero."""
+    if weights is None:
+        return np.ones(rows.n_rows, rows.dtype)
+    stand_in = np.broadcast_to(np.zeros(1, rows.dtype), (rows.n_rows, 1))
+    weights = check_sample_weight(
+        to_host(weights) if not np.isscalar(weights) else weights,
+        stand_in,
+        dtype=rows.dtype,
+        ensure_non_negative=True,
+    )
+    if not weights.any():
+        raise ValueError("sample_weight is zero for every row; at least one row must count")
+    return weights
+
+
+def check_model_device(estimator: BaseEstimator, rows: Rows, fitted: Array) -> None:
+    """Refuse data that is on another device than the fitted model: nothing is moved in silence."""
+    model, data = _place(fitted), _place(rows.reference)
+    if model != data:
+        raise ValueError(
+            f"{type(estimator).__name__} was fitted on device {model!r} and X is on device {data!r}; "
+            "move X there first, or fit again on data of that device"
+        )
+
+
+def _place(X: Array) -> str:
+    return "cpu" if is_host_array(X) or is_cpu_tensor(X) else str(device_of(X))
+
+
+def _is_tensor(X: Any) -> bool:
+    return (
+        array_api_compat.is_array_api_obj(X)
+        and not isinstance(X, np.ndarray | np.generic)
+        and not sp.issparse(X)
+    )
+
+
+def _is_iterable_of_blocks(X: Any) -> bool:
+    if isinstance(X, list | tuple):
+        return len(X) > 0 and all(getattr(part, "ndim", 0) == 2 for part in X)
+    array_like = any(hasattr(X, a) for a in ("shape", "__array__", "__dataframe__", "__array_interface__"))
+    return isinstance(X, Iterable) and not array_like and not isinstance(X, str | bytes | dict | set)
+
+
+def _check_tensor(estimator: BaseEstimator, X: Array, reset: bool, min_rows: int) -> Rows:
+    _check_shape(estimator, X.shape, min_rows)
+    xp = namespace_of(X)
+    if xp.isdtype(X.dtype, "complex floating"):
+        raise ValueError(f"Complex data not supported\n{X.dtype} array given to {type(estimator).__name__}")
+    validate_data(estimator, X, reset=reset, skip_check_array=True)
+    rows = ArrayRows(X)
+    _check_finite(rows)
+    return rows
+
+
+def _check_dask(estimator: BaseEstimator, X: Array, reset: bool, min_rows: int) -> Rows:
+    _check_shape(estimator, X.shape, min_rows)
+    validate_data(estimator, X, reset=reset, skip_check_array=True)
+    rows = DaskRows(X)
+    _check_finite(rows)
+    return rows
+
+
+def _check_blocks(
+    estimator: BaseEstimator, X: Iterable[Array], reset: bool, accept_sparse: bool, min_rows: int
+) -> Rows:
+    name = type(estimator).__name__
+    if iter(X) is X:
+        raise TypeError(
+            f"{name} walks over its data more than once, and this {type(X).__name__} can be walked "
+            "only once; pass a list of blocks, or an object whose __iter__ starts anew each time"
+        )
+    n_rows, n_features, dtype, kinds = 0, None, np.dtype(np.float32), set()
+    for part in X:
+        block = check_array(
+            to_host(part) if _is_tensor(part) else part,
+            accept_sparse="csr" if accept_sparse else False,
+            estimator=name,
+            input_name="X",
+            ensure_min_samples=0,
+        )
+        if n_features not in (None, block.shape[1]):
+            raise ValueError(
+                f"a block of X has {block.shape[1]} features where the first has {n_features}; "
+                "all blocks must have the same columns"
+            )
+        n_rows, n_features = n_rows + block.shape[0], block.shape[1]
+        dtype = np.promote_types(dtype, working_dtype(block.dtype))
+        kinds.add(sp.issparse(block))
+    if n_features is None:
+        raise ValueError(f"the iterable of blocks given to {name} is empty; it must give at least one block")
+    if len(kinds) > 1:
+        raise TypeError("the blocks of X are partly sparse and partly dense; give one kind")
+    _check_shape(estimator, (n_rows, n_features), min_rows)
+    validate_data(estimator, np.empty((1, n_features)), reset=reset, skip_check_array=True)
+    return IterableRows(X, n_rows, n_features, dtype, sparse=kinds == {True})
+
+
+def _check_shape(estimator: BaseEstimator, shape: tuple, min_rows: int) -> None:
+    """Raise what scikit-learn raises for a wrong number of dimensions, rows or features."""
+    name = type(estimator).__name__
+    if len(shape) != 2:
+        raise ValueError(
+            f"Expected 2D array, got {len(shape)}D array instead (shape={tuple(shape)}) in {name}. "
+            "Reshape your data, for instance X.reshape(-1, 1) for a single feature."
+        )
+    if shape[0] < min_rows:
+        raise ValueError(
+            f"Found array with {shape[0]} sample(s) (shape={tuple(shape)}) while a minimum of "
+            f"{min_rows} is required by {name}."
+        )
+    if shape[1] < 1:
+        raise ValueError(
+            f"Found array with 0 feature(s) (shape={tuple(shape)}) while a minimum of 1 is required "
+            f"by {name}."
+        )
+
+
+def _check_finite(rows: Rows) -> None:
+    nans, infinities = map_reduce(_count_not_finite, rows, row_bytes=rows.n_features)
+    if float(nans) > 0:
+        raise ValueError("Input X contains NaN.")
+    if float(infinities) > 0:
+        raise ValueError(
+            f"Input X contains infinity or a value too large for dtype({rows.dtype.name!r})."
+        )
+
+
+def _count_not_finite(X: Array) -> tuple[Array, Array]:
+    values = X.data if sp.issparse(X) else X
+    xp = namespace_of(values)
+    return xp.sum(xp.astype(xp.isnan(values), xp.int64)), xp.sum(xp.astype(xp.isinf(values), xp.int64))

@@ -1,0 +1,29 @@
+"""``clusterica reproduce``: one experiment in the terminal, or the list of all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+
+from clusterica.cli._console import show_table
+from clusterica.cli._running import ready, run_watched
+from clusterica.experiments import available
+
+
+def list_experiments() -> None:
+    """Print the experiments by name, with their papers."""
+    rows = [(entry.name, entry.title, entry.paper) for entry in available()]
+    show_table(Console(highlight=False), rows, ("Name", "What", "Paper"))
+
+
+def run_one(name: str, *, quick: bool, output: Path, seed: int) -> None:
+    """Run one experiment, print its table and where its files are."""
+    console = Console(highlight=False)
+    experiment = ready(name, output=output)
+    outcome = run_watched(experiment, console=console, quick=quick, output=output, seed=seed)
+    console.print(f"\n{experiment.paper}\n{experiment.claim}\n", markup=False)
+    show_table(console, outcome.result.rows, outcome.result.columns)
+    console.print(f"{outcome.result.note}\n", style="dim", markup=False)
+    for path in (outcome.json_path, *outcome.picture_paths):
+        console.print(str(path), soft_wrap=True, markup=False)

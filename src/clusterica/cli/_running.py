@@ -1,0 +1,59 @@
+"""Run an experiment for a command, with progress bars, and with errors that take one line."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import track
+
+from clusterica.cli._console import stop
+from clusterica.display import check_matplotlib
+from clusterica.experiments import Experiment, Outcome, find, run
+
+
+def ready(name: str, *, output: Path) -> Experiment:
+    """Find an experiment and make its folder, or stop with what is amiss."""
+    try:
+        experiment = find(name)
+    except LookupError as error:
+        stop(str(error), code=2)
+    try:
+        check_matplotlib(f"Experiment {experiment.name}")
+        output.mkdir(parents=True, exist_ok=True)
+    except ImportError as error:
+        stop(str(error))
+    except OSError as error:
+        stop(f"cannot write to {output}: {error.strerror}. Choose a folder with --output.")
+    return experiment
+
+
+def run_watched(
+    experiment: Experiment, *, console: Console, quick: bool, output: Path, seed: int = 0
+) -> Outcome:
+    """Run an experiment and say how long it took."""
+    console.print(f"[bold]{experiment.name}[/]  {experiment.title}")
+    callbacks: tuple[Any, ...] = ()
+    if console.is_terminal:  # bars in a file or a log are noise
+        from sklearn.callback import ProgressBar
+
+        callbacks = (ProgressBar(),)
+
+    def progress(items: Collection[Any], description: str) -> Iterable[Any]:
+        return track(items, description, console=console, disable=not console.is_terminal)
+
+    try:
+        outcome = run(
+            experiment.name,
+            quick=quick,
+            output=output,
+            seed=seed,
+            callbacks=callbacks,
+            progress=progress,
+        )
+    except OSError as error:
+        stop(f"{experiment.name} could not read or write a file: {error}")
+    console.print(f"done in {outcome.seconds:.1f} s", style="dim")
+    return outcome

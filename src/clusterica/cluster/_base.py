@@ -1,0 +1,326 @@
+"""What the clusterers of the K-means family share: fit, partial_fit, predict, score around Lloyd's loop."""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from functools import partial
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    ClusterMixin,
+    TransformerMixin,
+)
+from sklearn.callback import CallbackSupportMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from clusterica.arrays import (
+    Rows,
+    as_generator,
+    check_model_device,
+    check_rows,
+    check_weights,
+    map_rows,
+    namespace_of,
+    to_host,
+    worker_pool,
+)
+from clusterica.arrays._namespace import Array
+from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
+from clusterica.cluster._init import METHODS, initial_centers
+from clusterica.cluster._lloyd import Lloyd, assign_bytes, useful_shift
+from clusterica.cluster._sample import draw_rows
+from clusterica.ops.assign import assign
+from clusterica.ops.renew import Centers, center_counts, renew
+from clusterica.ops.rules import Rule
+from clusterica.optim import LoopResult, Progress, best_of, fit_progress
+
+
+class BaseKMeans(
+    CallbackSupportMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    ClusterMixin,
+    BaseEstimator,
+):
+    """Base of the K-means family; a subclass says its rule and names its parameters."""
+
+    _parameter_constraints: ClassVar[dict] = {
+        "n_clusters": [Interval(Integral, 1, None, closed="left")],
+        "init": [StrOptions(set(METHODS)), "array-like", callable],
+        "n_init": [Interval(Integral, 1, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "batch_size": [Interval(Integral, 1, None, closed="left"), None],
+        "empty": [StrOptions({"data", "keep", "drop"})],
+        "min_count": [Interval(Real, 0, None, closed="left")],
+        "compute_labels": ["boolean"],
+        "random_state": ["random_state", np.random.Generator],
+    }
+
+    @property
+    @abstractmethod
+    def _rule(self) -> Rule:
+        """Geometry of the clusterer."""
+
+    def _rule_settings(self) -> dict[str, Any]:
+        """Settings of the rule: damping, orthogonal."""
+        return {}
+
+    def _count_centers(self, n_features: int) -> int:
+        """Return the number of free centres."""
+        return self.n_clusters
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Learn the centres.
+
+        Parameters
+        ----------
+        X : array-like, CSR matrix, tensor, Dask array or iterable of blocks, (n_samples, n_features)
+            The data.
+        y : ignored
+        sample_weight : array-like of shape (n_samples,), optional
+            Weight of each row; None counts every row once.
+
+        Returns
+        -------
+        self
+        """
+        rows = check_rows(self, X, reset=True, accept_sparse=True)
+        n_centers = self._check_n_centers(rows)
+        weights = check_weights(sample_weight, rows)
+        with worker_pool():
+            lloyd = self._lloyd(rows, weights, as_generator(self.random_state))
+            progress = fit_progress(self, self.n_init)
+            result = best_of(
+                lambda task: self._run(lloyd, n_centers, X, task),
+                self.n_init,
+                objective=lambda r: self._merit(r.history[-1]),
+                max_iter=self.max_iter,
+                progress=progress,
+            )
+            self._keep(lloyd, result, weighted=sample_weight is not None)
+        progress.end()
+        return self
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Improve the centres with one more batch of rows.
+
+        The first batch chooses the initial centres. A centre weighs as much as the rows it has
+        received so far, so that later batches move it less and less.
+
+        Parameters
+        ----------
+        X : as in fit, (n_samples, n_features)
+            The batch.
+        y : ignored
+        sample_weight : array-like of shape (n_samples,), optional
+            Weight of each row.
+
+        Returns
+        -------
+        self
+        """
+        first = not hasattr(self, "_centers")
+        rows = check_rows(self, X, reset=first, accept_sparse=True)
+        weights = check_weights(sample_weight, rows)
+        with worker_pool():
+            rng = as_generator(self.random_state)
+            if first:
+                lloyd = self._lloyd(rows, weights, rng)
+                n_centers = self._check_n_centers(rows)
+                C = initial_centers(
+                    self.init, lloyd, n_centers, X, max_iter=self.max_iter, tol=self.tol
+                )
+                old, n_iter, history = lloyd.start(C), 0, ()
+            else:
+                check_model_device(self, rows, self.cluster_centers_)
+                lloyd = Lloyd(rows, weights, self._rule, rng, **self._rule_settings())
+                old = Centers(*(rows.place(a) for a in self._centers))
+                n_iter, history = self.n_iter_, self.objective_history_
+            shift = None if self._rule.unit_centers or rows.sparse else useful_shift(old.C)
+            old, lloyd.shift = old._replace(C=_less(old.C, shift)), shift
+            total = lloyd.sums(rows, weights, old.C)
+            new = renew(total, old, rule=self._rule, orthogonal=lloyd.orthogonal)
+            new = new._replace(C=_plus(new.C, shift), counts=old.counts + total.counts)
+        self._centers = Centers(*(to_host(a) for a in new))
+        self._set_centers(rows, new.C)
+        self.counts_ = rows.export(new.counts)
+        self.n_iter_ = n_iter + 1
+        self.objective_history_ = np.append(history, lloyd.objective(float(total.gain)))
+        self._set_objective(self.objective_history_[-1])
+        return self
+
+    def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
+        """Learn the centres and return the label of every row; the parameters are those of fit."""
+        self.fit(X, sample_weight=sample_weight)
+        return self.labels_ if self.compute_labels else self.predict(X)
+
+    def predict(self, X: Any) -> Array:
+        """Return the label of every row: the index of its best centre.
+
+        Parameters
+        ----------
+        X : as in fit, (n_samples, n_features)
+            The data.
+
+        Returns
+        -------
+        labels : integer array of shape (n_samples,)
+            In the library and on the device of X.
+        """
+        rows, C, shift = self._for_new_rows(X)
+        fn = partial(_labels_of_block, rule=self._rule)
+        return map_rows(fn, rows, C, shift, row_bytes=assign_bytes(rows, C))
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Return how well the centres fit the rows; larger is better.
+
+        It is minus the inertia of X, or the objective where that is maximised.
+        """
+        rows, C, shift = self._for_new_rows(X)
+        weights = check_weights(sample_weight, rows)
+        lloyd = Lloyd(rows, weights, self._rule, np.random.default_rng(), shift)
+        gain = float(lloyd.sums(rows, weights, C).gain)
+        return self._merit(lloyd.objective(gain))
+
+    def _for_new_rows(self, X: Any) -> tuple[Rows, Array, np.ndarray | None]:
+        check_is_fitted(self, "cluster_centers_")
+        rows = check_rows(self, X, reset=False, accept_sparse=True)
+        check_model_device(self, rows, self.cluster_centers_)
+        C = self._free_centers()
+        shift = None if self._rule.unit_centers or rows.sparse else useful_shift(C)
+        C = np.asarray(_less(to_host(C), shift), rows.dtype)
+        return rows, C, None if shift is None else shift.astype(rows.dtype)
+
+    def _free_centers(self) -> Array:
+        return self.cluster_centers_
+
+    def _all_centers(self, C: Array) -> Array:
+        return C
+
+    def _merit(self, objective: float) -> float:
+        """Return the objective as a number that is better when larger."""
+        return -objective
+
+    def _set_objective(self, objective: float) -> None:
+        self.inertia_ = objective
+
+    def _check_n_centers(self, rows: Rows) -> int:
+        n_centers = self._count_centers(rows.n_features)
+        n_clusters = n_centers * (2 if self._rule is Rule.AXIS else 1)
+        if rows.n_rows < n_clusters:
+            raise ValueError(
+                f"n_samples={rows.n_rows} should be >= n_clusters={n_clusters}; "
+                "lower n_clusters or give more rows"
+            )
+        return n_centers
+
+    def _lloyd(self, rows: Rows, weights: np.ndarray, rng: np.random.Generator) -> Lloyd:
+        """Return the problem to solve; Euclidean distances are taken from a point among the rows."""
+        shift = None
+        if not (self._rule.unit_centers or rows.sparse):
+            shift = useful_shift(draw_rows(rows, weights, 1000, rng)[0])
+            shift = None if shift is None else shift.astype(rows.dtype)
+        refill = self.empty == "data"
+        return Lloyd(rows, weights, self._rule, rng, shift, refill=refill, **self._rule_settings())
+
+    def _run(self, lloyd: Lloyd, n_centers: int, X: Any, task: Progress) -> LoopResult:
+        C = initial_centers(self.init, lloyd, n_centers, X, max_iter=self.max_iter, tol=self.tol)
+        return lloyd.run(
+            _less(C, lloyd.shift),
+            max_iter=self.max_iter,
+            tol=self.tol,
+            batch_size=self.batch_size,
+            progress=task,
+            fitted=partial(self._fitted, lloyd),
+        )
+
+    def _fitted(self, lloyd: Lloyd, centers: Centers) -> dict[str, Any]:
+        """Return the attributes of a model with these centres, for callbacks that evaluate it."""
+        C = self._all_centers(_plus(centers.C, lloyd.shift))
+        return {"cluster_centers_": lloyd.rows.export(C), "_n_features_out": C.shape[0]}
+
+    def _keep(self, lloyd: Lloyd, result: LoopResult, *, weighted: bool) -> None:
+        """Set the fitted attributes from the best run."""
+        centers: Centers = result.params
+        history = list(result.history)
+        if self.compute_labels or self.empty == "drop":
+            final = lloyd.finish(centers.C)
+            centers = centers._replace(counts=final.counts)
+            if self.empty == "drop":
+                centers, dropped = self._without_small(centers)
+                if dropped:
+                    final = lloyd.finish(centers.C)
+                    centers = centers._replace(counts=final.counts)
+            history.append(final.objective)
+            if self.compute_labels:
+                self.labels_ = final.labels
+        self._warn_if_empty(centers)
+        counts = to_host(centers.counts)
+        self.counts_ = lloyd.rows.export(counts if weighted else counts.astype(np.int64))
+        centers = centers._replace(C=_plus(centers.C, lloyd.shift))
+        self._centers = Centers(*(to_host(a) for a in centers))
+        self._set_centers(lloyd.rows, centers.C)
+        self.n_iter_ = result.n_iter
+        self.objective_history_ = np.array(history)
+        self._set_objective(history[-1])
+
+    def _set_centers(self, rows: Rows, C: Array) -> None:
+        self.cluster_centers_ = rows.export(self._all_centers(C))
+        self._n_features_out = self.cluster_centers_.shape[0]
+
+    def _without_small(self, centers: Centers) -> tuple[Centers, bool]:
+        """Drop centres that hold less than min_count (and less than one row)."""
+        least = self.min_count if self.min_count > 0 else np.finfo(float).tiny
+        large = to_host(center_counts(centers)) >= least
+        if not large.any():
+            raise ValueError(
+                f"every cluster holds less than min_count={self.min_count}; lower min_count or n_clusters"
+            )
+        xp = namespace_of(centers.C)
+        kept = xp.asarray(np.flatnonzero(large), device=centers.C.device)
+        C, mass = xp.take(centers.C, kept, axis=0), xp.take(centers.mass, kept, axis=0)
+        return centers._replace(C=C, mass=mass), not large.all()
+
+    def _warn_if_empty(self, centers: Centers) -> None:
+        n_empty = int((to_host(center_counts(centers)) == 0).sum())
+        if n_empty > centers.C.shape[0] / 10:
+            warnings.warn(
+                f"{n_empty} of {centers.C.shape[0]} clusters are empty: there are fewer distinct rows "
+                "than clusters, or too few rows for the number of features, or the data is not "
+                "normalised and whitened as this rule expects; lower n_clusters, or use empty='drop'",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def _plus(C: Array, shift: np.ndarray | None) -> Array:
+    return C if shift is None else C + _beside(shift, C)
+
+
+def _less(C: Array, shift: np.ndarray | None) -> Array:
+    return C if shift is None else C - _beside(shift, C)
+
+
+def _beside(shift: np.ndarray, C: Array) -> Array:
+    """Return the shift in the library, on the device and of the dtype of the centres."""
+    xp = namespace_of(C)
+    return xp.astype(xp.asarray(shift, device=C.device), C.dtype)
+
+
+def _labels_of_block(*args: Array, rule: Rule) -> Array:
+    return assign(*args, rule=rule).labels

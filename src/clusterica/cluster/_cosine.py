@@ -1,0 +1,190 @@
+"""Cosine K-means: antipodal pairs of unit centres that maximise ``mean_i max_j <x_i, c_j>``."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any, ClassVar
+
+from clusterica.arrays import map_rows, namespace_of
+from clusterica.arrays._namespace import Array
+from clusterica.arrays._sklearn import Interval
+from clusterica.cluster._base import BaseKMeans
+from clusterica.ops.assign import scores
+from clusterica.ops.rules import Rule
+
+
+class CosineKMeans(BaseKMeans):
+    r"""Cosine K-means with antipodal pairs of centres.
+
+    Maximises equation (4) of [1]_,
+
+    .. math::
+        \max_c \frac1m \sum_i \max_j \langle x_i, c_j \rangle
+        \quad\text{where}\quad \|c_j\| = 1, \; c_{j + k/2} = -c_j .
+
+    A row belongs to the pair with the largest :math:`|\langle x, c_j \rangle|`, and
+    :math:`c_j \leftarrow \sum_{i \in j} \mathrm{sign}\langle x_i, c_j\rangle\, x_i`, scaled to unit
+    length: the sum that the objective is linear in. On white data from sparse independent sources,
+    with twice as many clusters as features, the pairs are the directions of the sources.
+
+    Parameters
+    ----------
+    n_clusters : int or None, default=None
+        Number of clusters, an even number; None takes twice the number of features.
+    orthogonal : bool, default=False
+        Keep the free half of the centres orthogonal: they become the polar factor of the signed sums.
+        On white data the answer is orthogonal, and the constraint lowers its error. At most twice as
+        many clusters as features.
+    init : {"orthogonal", "orthonormal", "gaussian", "k-means++", "rows"}, array or callable, \
+            default="orthogonal"
+        Where the centres start. "orthogonal" takes random orthonormal axes and iterates under the
+        orthogonal constraint before the free iterations begin; it reaches the global optimum on white
+        sparse data where the other starts end in poor local ones. Others: random orthonormal axes,
+        random directions, rows chosen far apart, rows at random, the centres themselves (all of them,
+        or only the free half), or a function called as ``init(X, n_clusters, random_state)``. Beyond
+        twice the number of features the rest is scattered at random.
+    n_init : int, default=1
+        Number of starts, of which the one with the largest objective is kept.
+    max_iter : int, default=300
+        Most iterations of a start: passes over the data.
+    tol : float, default=1e-7
+        A start ends when an iteration changes neither the objective nor (in squared length) the centres
+        by more than this, relative to their size.
+    batch_size : int or None, default=None
+        Renew the centres after every batch of so many rows in place of once per pass.
+    empty : {"data", "keep", "drop"}, default="data"
+        What becomes of a pair without rows: it takes the direction of a random row, it stays as it is,
+        or it is dropped at the end, so that there are fewer clusters than asked for.
+    min_count : float, default=1
+        With ``empty="drop"``: pairs that hold less weight than this at the end are dropped.
+    compute_labels : bool, default=True
+        Whether to assign all rows once more to the final centres. False saves that pass:
+        ``labels_`` is not set, and ``counts_`` and ``objective_`` are those of the last iteration.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed of all random draws, the same on every device.
+
+    Attributes
+    ----------
+    cluster_centers_ : array of shape (n_clusters, n_features)
+        Unit vectors; the second half are the negatives of the first.
+    labels_ : integer array of shape (n_samples,)
+        Cluster of every row.
+    counts_ : array of shape (n_clusters,)
+        Number of rows, or total weight, of every cluster.
+    objective_ : float
+        Mean over rows of the largest inner product with a centre.
+    objective_history_ : ndarray of shape (n_iter_ + 1,)
+        Objective before every iteration, and at the end.
+    n_iter_ : int
+        Iterations of the start that was kept, without those of the orthogonal start.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, where X has them.
+
+    Notes
+    -----
+    Only n_clusters / 2 inner products are computed for a row; the sign of the best one tells the
+    cluster. A row of zeros has no direction: it moves no centre, and its label is 0.
+
+    References
+    ----------
+    .. [1] A. Vinnikov and S. Shalev-Shwartz, "K-means recovers ICA filters when independent components
+       are sparse", 2014.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from clusterica.cluster import CosineKMeans
+    >>> X = np.random.default_rng(0).laplace(size=(20_000, 3))
+    >>> C = CosineKMeans(random_state=0).fit(X).cluster_centers_
+    >>> C.shape
+    (6, 3)
+    >>> np.abs(C).max(axis=1).min() > 0.999  # each lies on an axis
+    np.True_
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        **BaseKMeans._parameter_constraints,
+        "n_clusters": [Interval(Integral, 1, None, closed="left"), None],
+        "orthogonal": ["boolean"],
+    }
+    _rule = Rule.AXIS
+
+    def __init__(
+        self,
+        n_clusters: int | None = None,
+        *,
+        orthogonal: bool = False,
+        init: Any = "orthogonal",
+        n_init: int = 1,
+        max_iter: int = 300,
+        tol: float = 1e-7,
+        batch_size: int | None = None,
+        empty: str = "data",
+        min_count: float = 1,
+        compute_labels: bool = True,
+        random_state: Any = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.orthogonal = orthogonal
+        self.init = init
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.batch_size = batch_size
+        self.empty = empty
+        self.min_count = min_count
+        self.compute_labels = compute_labels
+        self.random_state = random_state
+
+    def transform(self, X: Any) -> Array:
+        """Return the inner product of every row with every centre.
+
+        Parameters
+        ----------
+        X : as in fit, (n_samples, n_features)
+            The data.
+
+        Returns
+        -------
+        responses : array of shape (n_samples, n_clusters)
+        """
+        rows, C, _ = self._for_new_rows(X)
+        row_bytes = 3 * C.shape[0] * rows.dtype.itemsize
+        return map_rows(_both_signs, rows, C, row_bytes=row_bytes)
+
+    def _rule_settings(self) -> dict[str, Any]:
+        return {"orthogonal": self.orthogonal}
+
+    def _count_centers(self, n_features: int) -> int:
+        if self.n_clusters is None:
+            return n_features
+        if self.n_clusters % 2:
+            raise ValueError(
+                f"n_clusters={self.n_clusters} must be even, since centers come in antipodal pairs; "
+                f"use {self.n_clusters + 1}"
+            )
+        if self.orthogonal and self.n_clusters > 2 * n_features:
+            raise ValueError(
+                f"n_clusters={self.n_clusters} can't be orthogonal in {n_features} dimensions; "
+                f"use at most {2 * n_features}, or orthogonal=False"
+            )
+        return self.n_clusters // 2
+
+    def _free_centers(self) -> Array:
+        return self.cluster_centers_[: self.cluster_centers_.shape[0] // 2, ...]
+
+    def _all_centers(self, C: Array) -> Array:
+        return namespace_of(C).concat([C, -C], axis=0)
+
+    def _merit(self, objective: float) -> float:
+        return objective
+
+    def _set_objective(self, objective: float) -> None:
+        self.objective_ = objective
+
+
+def _both_signs(X: Array, C: Array) -> Array:
+    S = scores(X, C)
+    return namespace_of(S).concat([S, -S], axis=1)

@@ -1,0 +1,102 @@
+"""Random p-by-p patches of two photographs: x = photo[i:i+p, j:j+p], one flattened patch a row."""
+
+from __future__ import annotations
+
+import numbers
+from typing import Any
+
+import numpy as np
+
+from clusterica.arrays import as_generator
+
+# Weights of red, green and blue in the luminance (ITU-R BT.601).
+LUMINANCE = np.array([0.299, 0.587, 0.114], dtype=np.float32)
+
+
+def photo_patches(
+    n_patches: int,
+    patch_size: int,
+    *,
+    color: bool = False,
+    random_state: Any = None,
+) -> np.ndarray:
+    """Draw patches from the two photographs that come with scikit-learn.
+
+    Each patch comes from either photograph with equal chance, at a place drawn uniformly among
+    all that fit. Nothing is downloaded.
+
+    Parameters
+    ----------
+    n_patches : int
+        Number of patches.
+    patch_size : int
+        Side of a patch in pixels, at most the height of the photographs (427).
+    color : bool, default=False
+        Keep red, green and blue. Otherwise a pixel is its luminance.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed of the draw; an integer gives the same patches every time.
+
+    Returns
+    -------
+    ndarray of shape (n_patches, patch_size * patch_size [* 3]), float32
+        Pixel intensities from 0 to 255. Reshape a row to ``(patch_size, patch_size)``, or to
+        ``(patch_size, patch_size, 3)`` with color, to see the patch.
+
+    Examples
+    --------
+    >>> from clusterica.datasets import photo_patches
+    >>> photo_patches(1000, 8, random_state=0).shape
+    (1000, 64)
+    """
+    photos = _load_photos(color=color)
+    _check_whole("n_patches", n_patches, largest=None)
+    _check_whole("patch_size", patch_size, largest=min(min(p.shape[:2]) for p in photos))
+    rng = as_generator(random_state)
+
+    # One draw a patch, in the order of the rows: the first m of n patches do not depend on n.
+    spot = rng.random((n_patches, 3))
+    which = (spot[:, 0] * len(photos)).astype(np.intp)
+    patches = np.empty((n_patches, patch_size * patch_size * photos[0].shape[2]), np.float32)
+    for index, photo in enumerate(photos):
+        rows = np.flatnonzero(which == index)
+        patches[rows] = _cut(photo, spot[rows, 1:], patch_size=patch_size)
+    return patches
+
+
+def _cut(photo: np.ndarray, spot: np.ndarray, *, patch_size: int) -> np.ndarray:
+    """Cut the patches whose upper left corners lie at the shares ``spot`` of the free range."""
+    free = np.array(photo.shape[:2]) - patch_size + 1
+    top, left = (spot * free).astype(np.intp).T
+    windows = np.lib.stride_tricks.sliding_window_view(photo, (patch_size, patch_size), axis=(0, 1))
+    # A window is (channels, p, p); a flattened patch keeps the channels of a pixel together.
+    return (
+        windows[top, left]
+        .transpose(0, 2, 3, 1)
+        .reshape(len(spot), patch_size * patch_size * photo.shape[2])
+    )
+
+
+def _load_photos(*, color: bool) -> list[np.ndarray]:
+    """Read the photographs as float32 arrays of shape (height, width, 1 or 3)."""
+    from sklearn.datasets import load_sample_images
+
+    try:
+        images = load_sample_images().images
+    except ImportError as error:
+        raise ImportError(
+            "photo_patches reads JPEG files with Pillow, which is not installed. "
+            'Install it with: pip install "clusterica[plot]"'
+        ) from error
+    photos = [np.asarray(image, dtype=np.float32) for image in images]
+    return photos if color else [(photo @ LUMINANCE)[:, :, np.newaxis] for photo in photos]
+
+
+def _check_whole(name: str, value: int, *, largest: int | None) -> None:
+    """Refuse a count that is not a whole number from 1 to ``largest``."""
+    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if whole and value >= 1 and (largest is None or value <= largest):
+        return
+    rule = (
+        "at least 1" if largest is None else f"from 1 to {largest}, the height of the photographs"
+    )
+    raise ValueError(f"{name} is {value!r}; it must be a whole number {rule}.")

@@ -1,0 +1,130 @@
+"""Mixtures of independent heavy-tailed sources, X = S Aᵀ, with unit variance where it exists."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from clusterica.arrays import as_generator
+
+
+class SparseSources(NamedTuple):
+    """A draw of the ICA model ``x = A s``."""
+
+    X: np.ndarray
+    """Mixed signals, ``S @ A.T``, of shape (n_samples, n_mixtures)."""
+    S: np.ndarray
+    """Sources, of shape (n_samples, n_features)."""
+    A: np.ndarray
+    """Mixing matrix, of shape (n_mixtures, n_features)."""
+
+
+def make_sparse_sources(
+    n_samples: int,
+    n_features: int,
+    *,
+    distribution: str = "laplace",
+    df: float = 5.0,
+    mixing: ArrayLike | str | None = None,
+    random_state: Any = None,
+) -> SparseSources:
+    """Draw independent heavy-tailed sources and mix them.
+
+    Parameters
+    ----------
+    n_samples : int
+        Number of rows.
+    n_features : int
+        Number of sources.
+    distribution : {"laplace", "hypsecant", "logistic", "t", "cauchy"}, default="laplace"
+        Law of each source, centred at zero. All but the Cauchy law, which has no variance, are
+        scaled to variance one; Student's t is so for ``df`` above 2.
+    df : float, default=5.0
+        Degrees of freedom of Student's t; the other laws do not read it.
+    mixing : None, "orthogonal" or array of shape (n_mixtures, n_features), default=None
+        The mixing matrix A. None is the identity, so that X is S. "orthogonal" draws a random
+        orthogonal matrix, under which white sources stay white.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed of the draw; an integer gives the same draw every time.
+
+    Returns
+    -------
+    SparseSources
+        The named tuple ``(X, S, A)``.
+
+    Examples
+    --------
+    >>> from clusterica.datasets import make_sparse_sources
+    >>> X, S, A = make_sparse_sources(100, 2, mixing="orthogonal", random_state=0)
+    >>> X.shape, S.shape, A.shape
+    ((100, 2), (100, 2), (2, 2))
+    """
+    if distribution not in DISTRIBUTIONS:
+        raise ValueError(
+            f"distribution is {distribution!r}; it must be one of {', '.join(DISTRIBUTIONS)}."
+        )
+    if not df > 0:
+        raise ValueError(f"df is {df!r}; it must be a positive number, above 2 for unit variance.")
+    rng = as_generator(random_state)
+    A = _mixing_matrix(mixing, n_features=n_features, rng=rng)
+    S = DISTRIBUTIONS[distribution](rng, (n_samples, n_features), df)
+    return SparseSources(X=S if mixing is None else S @ A.T, S=S, A=A)
+
+
+def _laplace(rng: np.random.Generator, shape: tuple[int, int], df: float) -> np.ndarray:
+    """p(s) ∝ exp(-√2 |s|), the law of P0."""
+    return rng.laplace(scale=math.sqrt(0.5), size=shape)
+
+
+def _hypsecant(rng: np.random.Generator, shape: tuple[int, int], df: float) -> np.ndarray:
+    """p(s) = sech(π s / 2) / 2, by its inverse distribution function (2/π) log tan(π u / 2)."""
+    u = np.maximum(rng.random(shape), 2.0**-54)  # log tan 0 is not finite
+    return (2 / np.pi) * np.log(np.tan((np.pi / 2) * u))
+
+
+def _logistic(rng: np.random.Generator, shape: tuple[int, int], df: float) -> np.ndarray:
+    """The logistic law has variance scale² π² / 3."""
+    return rng.logistic(scale=math.sqrt(3) / math.pi, size=shape)
+
+
+def _student(rng: np.random.Generator, shape: tuple[int, int], df: float) -> np.ndarray:
+    """Student's t has variance df / (df - 2) above two degrees of freedom, none below."""
+    return rng.standard_t(df, size=shape) * (math.sqrt((df - 2) / df) if df > 2 else 1.0)
+
+
+def _cauchy(rng: np.random.Generator, shape: tuple[int, int], df: float) -> np.ndarray:
+    """The standard Cauchy law, which has neither mean nor variance."""
+    return rng.standard_cauchy(size=shape)
+
+
+DISTRIBUTIONS: dict[str, Callable[[np.random.Generator, tuple[int, int], float], np.ndarray]] = {
+    "laplace": _laplace,
+    "hypsecant": _hypsecant,
+    "logistic": _logistic,
+    "t": _student,
+    "cauchy": _cauchy,
+}
+
+
+def _mixing_matrix(
+    mixing: ArrayLike | str | None, *, n_features: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Make the mixing matrix that was asked for, of shape (n_mixtures, n_features)."""
+    if mixing is None:
+        return np.eye(n_features)
+    if isinstance(mixing, str):
+        if mixing != "orthogonal":
+            raise ValueError(f"mixing is {mixing!r}; it must be None, 'orthogonal' or a matrix.")
+        Q, R = np.linalg.qr(rng.standard_normal((n_features, n_features)))
+        return Q * np.sign(np.diag(R))  # signs of R make Q uniform over rotations and reflections
+    A = np.asarray(mixing, dtype=np.float64)
+    if A.ndim != 2 or A.shape[1] != n_features:
+        raise ValueError(
+            f"mixing has shape {A.shape}; it must be a matrix with "
+            f"n_features={n_features} columns, one a source."
+        )
+    return A

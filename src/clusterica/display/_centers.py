@@ -1,0 +1,148 @@
+"""A scatter of two-dimensional rows x with each centroid d as an arrow from the origin."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from clusterica.arrays import to_host
+from clusterica.display._learned import learned_rows
+from clusterica.display._mpl import axes_or_new
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+class CentersDisplay:
+    """Rows of a plane and the centroids learned from them.
+
+    Make one with :meth:`from_estimator`, or from a matrix of rows and one of centroids.
+
+    Parameters
+    ----------
+    X : array of shape (n_samples, 2)
+        Rows.
+    centers : array of shape (n_clusters, 2)
+        Centroids.
+
+    Attributes
+    ----------
+    points_ : matplotlib PathCollection
+        The rows.
+    arrows_ : list of matplotlib Annotation
+        One arrow a centroid.
+    ax_ : matplotlib Axes
+        Axes with both.
+    figure_ : matplotlib Figure
+        Figure that holds them.
+    """
+
+    def __init__(self, X: ArrayLike, centers: ArrayLike) -> None:
+        self.X = X
+        self.centers = centers
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        *,
+        max_points: int = 3000,
+        length: float | None = None,
+        title: str | None = None,
+        ax: Axes | None = None,
+    ) -> CentersDisplay:
+        """Show the centroids of a fitted estimator on its rows.
+
+        Parameters
+        ----------
+        estimator : object
+            An estimator fitted on two features, with ``cluster_centers_`` or ``components_``.
+        X : array of shape (n_samples, 2)
+            Rows to show.
+        max_points : int, default=3000
+            The most rows to draw; of more, every so-many-th is drawn.
+        length : float, default=None
+            Length of the arrows, for centroids that are directions. By default an arrow ends at
+            its centroid.
+        title : str, default=None
+            Title of the axes.
+        ax : matplotlib Axes, default=None
+            Where to draw; a new figure by default.
+
+        Returns
+        -------
+        CentersDisplay
+        """
+        display = cls(to_host(X), learned_rows(estimator))
+        return display.plot(ax=ax, max_points=max_points, length=length, title=title)
+
+    def plot(
+        self,
+        *,
+        ax: Axes | None = None,
+        max_points: int = 3000,
+        length: float | None = None,
+        title: str | None = None,
+    ) -> CentersDisplay:
+        """Draw the rows and the arrows.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where to draw; a new figure by default.
+        max_points : int, default=3000
+            The most rows to draw; of more, every so-many-th is drawn.
+        length : float, default=None
+            Length of the arrows; by default an arrow ends at its centroid.
+        title : str, default=None
+            Title of the axes.
+
+        Returns
+        -------
+        CentersDisplay
+            Itself, with ``points_``, ``arrows_``, ``ax_`` and ``figure_``.
+        """
+        rows, tips = _planar("X", self.X), _planar("centers", self.centers)
+        if max_points < 1:
+            raise ValueError(f"max_points is {max_points!r}; it must be at least 1.")
+        if length is not None:
+            tips = length * tips / np.linalg.norm(tips, axis=1, keepdims=True)
+        shown = rows[:: -(-len(rows) // max_points)]
+
+        self.ax_ = axes_or_new(ax, what="CentersDisplay")
+        self.figure_ = self.ax_.figure
+        self.points_ = self.ax_.scatter(
+            shown[:, 0], shown[:, 1], s=4, alpha=0.35, linewidths=0, color="#4c78a8"
+        )
+        self.arrows_ = [_arrow(self.ax_, tip) for tip in tips]
+        self._frame(shown, tips)
+        if title is not None:
+            self.ax_.set_title(title)
+        return self
+
+    def _frame(self, shown: np.ndarray, tips: np.ndarray) -> None:
+        """Centre the axes on the origin; a few far rows of a heavy tail may fall outside."""
+        reach = max(np.quantile(np.abs(shown), 0.998), np.abs(tips).max()) * 1.08
+        self.ax_.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal")
+        self.ax_.axhline(0, color="0.75", linewidth=0.6, zorder=0)
+        self.ax_.axvline(0, color="0.75", linewidth=0.6, zorder=0)
+
+
+def _planar(name: str, rows: ArrayLike) -> np.ndarray:
+    """Check that rows lie in a plane."""
+    array = np.asarray(rows, dtype=np.float64)
+    if array.ndim != 2 or array.shape[1] != 2 or len(array) == 0:
+        raise ValueError(
+            f"{name} has shape {array.shape}; CentersDisplay draws rows of two features. "
+            "Choose two columns, or use FiltersDisplay."
+        )
+    return array
+
+
+def _arrow(ax: Axes, tip: np.ndarray) -> Any:
+    """Draw one arrow from the origin."""
+    style = {"arrowstyle": "-|>", "color": "#d62728", "linewidth": 2.2, "shrinkA": 0, "shrinkB": 0}
+    return ax.annotate("", xy=tuple(tip), xytext=(0, 0), arrowprops=style)

@@ -1,0 +1,141 @@
+"""A picture of learned filters: centroids d, or their pixel-space filters Wᵀd and patterns W⁻¹d."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from clusterica.arrays import to_host
+from clusterica.display._learned import learned_rows
+from clusterica.display._mpl import axes_or_new
+from clusterica.display._tiles import tile_images
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+SHOWS = ("patterns", "filters")
+
+
+class FiltersDisplay:
+    """Learned filters as tiles of one picture.
+
+    Make one with :meth:`from_estimator`, or from any matrix with a filter a row.
+
+    Parameters
+    ----------
+    filters : array of shape (n_filters, n_features)
+        One filter a row.
+    shape : tuple (height, width) or (height, width, 3), default=None
+        Shape of a filter as a picture, by default a square.
+
+    Attributes
+    ----------
+    image_ : matplotlib AxesImage
+        The picture.
+    ax_ : matplotlib Axes
+        Axes with the picture.
+    figure_ : matplotlib Figure
+        Figure that holds them.
+    """
+
+    def __init__(self, filters: ArrayLike, *, shape: tuple[int, ...] | None = None) -> None:
+        self.filters = filters
+        self.shape = shape
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        *,
+        whitener: Any = None,
+        show: str = "patterns",
+        shape: tuple[int, ...] | None = None,
+        n_columns: int | None = None,
+        scale: str = "each",
+        title: str | None = None,
+        ax: Axes | None = None,
+    ) -> FiltersDisplay:
+        """Show what a fitted estimator learned.
+
+        Parameters
+        ----------
+        estimator : object
+            A fitted estimator with ``cluster_centers_`` or ``components_``.
+        whitener : Whitener, default=None
+            The fitted whitener whose output the estimator saw. With it, the rows are brought
+            back to pixels; without it, they are shown as they are, which suits ZCA whitening.
+        show : {"patterns", "filters"}, default="patterns"
+            With a whitener, what to show of a row d: the pattern of pixels that whitens to d, or
+            the filter of pixels whose response is that of d to the whitened pixels. Filters carry
+            the high frequencies that whitening amplifies.
+        shape : tuple (height, width) or (height, width, 3), default=None
+            Shape of a filter as a picture, by default a square.
+        n_columns : int, default=None
+            Number of tiles side by side.
+        scale : {"each", "all"}, default="each"
+            Whether each filter fills the range of greys, or the strongest one does.
+        title : str, default=None
+            Title of the axes.
+        ax : matplotlib Axes, default=None
+            Where to draw; a new figure by default.
+
+        Returns
+        -------
+        FiltersDisplay
+        """
+        rows = learned_rows(estimator)
+        if whitener is not None:
+            rows = to_pixels(rows, whitener=whitener, show=show)
+        display = cls(rows, shape=shape)
+        return display.plot(ax=ax, n_columns=n_columns, scale=scale, title=title)
+
+    def plot(
+        self,
+        *,
+        ax: Axes | None = None,
+        n_columns: int | None = None,
+        pad: int = 1,
+        scale: str = "each",
+        title: str | None = None,
+    ) -> FiltersDisplay:
+        """Draw the tiles.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where to draw; a new figure by default.
+        n_columns : int, default=None
+            Number of tiles side by side.
+        pad : int, default=1
+            Pixels between tiles.
+        scale : {"each", "all"}, default="each"
+            Whether each filter fills the range of greys, or the strongest one does.
+        title : str, default=None
+            Title of the axes.
+
+        Returns
+        -------
+        FiltersDisplay
+            Itself, with ``image_``, ``ax_`` and ``figure_``.
+        """
+        picture = tile_images(
+            self.filters, shape=self.shape, n_columns=n_columns, pad=pad, scale=scale
+        )
+        self.ax_ = axes_or_new(ax, what="FiltersDisplay")
+        self.figure_ = self.ax_.figure
+        self.image_ = self.ax_.imshow(picture, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+        self.ax_.set_axis_off()
+        if title is not None:
+            self.ax_.set_title(title)
+        return self
+
+
+def to_pixels(rows: np.ndarray, *, whitener: Any, show: str) -> np.ndarray:
+    """Bring rows of whitened space back to pixels, as patterns W⁻¹d or filters Wᵀd."""
+    if show not in SHOWS:
+        raise ValueError(f"show is {show!r}; it must be one of {', '.join(SHOWS)}.")
+    if show == "patterns":
+        return rows @ to_host(whitener.dewhitening_).T
+    return rows @ to_host(whitener.whitening_)

@@ -1,0 +1,38 @@
+"""The one place that asks for matplotlib, and says how to get it."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def check_matplotlib(what: str) -> None:
+    """Raise an error with the remedy when matplotlib is not installed.
+
+    Parameters
+    ----------
+    what : str
+        What needs it; the message begins with this.
+    """
+    try:
+        found = importlib.util.find_spec("matplotlib") is not None
+    except ValueError:  # a half-initialised or blocked module
+        found = False
+    if not found:
+        raise ImportError(
+            f"{what} needs matplotlib, which is not installed. "
+            'Install it with: pip install "clusterica[plot]"'
+        )
+
+
+def axes_or_new(ax: Axes | None, *, what: str) -> Axes:
+    """Return the given axes, or those of a new pyplot figure."""
+    check_matplotlib(what)
+    if ax is not None:
+        return ax
+    from matplotlib import pyplot
+
+    return pyplot.subplots(layout="constrained")[1]

@@ -1,0 +1,114 @@
+"""One picture of many filters: a row w becomes a tile, 1/2 + w / (2 max |w|), with zero as grey."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+SCALES = ("each", "all")
+
+
+def tile_images(
+    filters: ArrayLike,
+    *,
+    shape: tuple[int, ...] | None = None,
+    n_columns: int | None = None,
+    pad: int = 1,
+    scale: str = "each",
+    background: float = 1.0,
+) -> np.ndarray:
+    """Lay filters out in a grid, row by row.
+
+    Parameters
+    ----------
+    filters : array of shape (n_filters, n_features)
+        One filter a row.
+    shape : tuple (height, width) or (height, width, 3), default=None
+        Shape of a filter as a picture. By default a square, grey if ``n_features`` is a square
+        number and in color if it is three times one.
+    n_columns : int, default=None
+        Number of tiles side by side, by default the fewest that make the grid no taller than wide.
+    pad : int, default=1
+        Pixels between tiles and around them.
+    scale : {"each", "all"}, default="each"
+        What brings the values into the range of a picture: the largest absolute value of each
+        filter, or that of all of them, which keeps weak filters faint.
+    background : float, default=1.0
+        Value between the tiles, from 0 (black) to 1 (white).
+
+    Returns
+    -------
+    ndarray of shape (height, width) or (height, width, 3)
+        Values from 0 to 1; 0.5 is where a filter is zero.
+
+    Examples
+    --------
+    >>> from clusterica.display import tile_images
+    >>> tile_images([[1, -1, 0, 0]], pad=0)
+    array([[1. , 0. ],
+           [0.5, 0.5]])
+    """
+    rows = np.asarray(filters, dtype=np.float64)
+    _check(rows, scale=scale, pad=pad, n_columns=n_columns)
+    shape = image_shape(rows.shape[1], shape=shape)
+    tiles = _to_unit_range(rows, scale=scale).reshape(len(rows), shape[0], shape[1], -1)
+
+    across = math.ceil(math.sqrt(len(rows))) if n_columns is None else n_columns
+    down = math.ceil(len(rows) / across)
+    height, width, channels = tiles.shape[1:]
+    step_y, step_x = height + pad, width + pad
+    picture = np.full((down * step_y + pad, across * step_x + pad, channels), background)
+    for index, tile in enumerate(tiles):
+        top, left = pad + (index // across) * step_y, pad + (index % across) * step_x
+        picture[top : top + height, left : left + width] = tile
+    return picture if len(shape) == 3 else picture[:, :, 0]
+
+
+def image_shape(n_features: int, *, shape: tuple[int, ...] | None = None) -> tuple[int, ...]:
+    """Check the shape of a filter as a picture, or find it when it is a square."""
+    if shape is not None:
+        if (
+            len(shape) not in (2, 3)
+            or math.prod(shape) != n_features
+            or shape[2:] not in ((), (3,))
+        ):
+            raise ValueError(
+                f"shape is {shape!r}; it must be (height, width) or (height, width, 3) and hold "
+                f"the n_features={n_features} values of a filter."
+            )
+        return tuple(shape)
+    side = math.isqrt(n_features)
+    if side * side == n_features:
+        return (side, side)
+    side = math.isqrt(n_features // 3)
+    if 3 * side * side == n_features:
+        return (side, side, 3)
+    raise ValueError(
+        f"filters have n_features={n_features}, neither a square number nor three times one; "
+        "say how they look with shape=(height, width) or shape=(height, width, 3)."
+    )
+
+
+def _to_unit_range(rows: np.ndarray, *, scale: str) -> np.ndarray:
+    """Map each value w to 1/2 + w / (2 peak); a filter of zeros is grey all over."""
+    size = np.abs(rows)
+    peak = size.max(axis=1, keepdims=True) if scale == "each" else size.max(keepdims=True)
+    return 0.5 + 0.5 * np.divide(rows, peak, out=np.zeros_like(rows), where=peak > 0)
+
+
+def _check(rows: np.ndarray, *, scale: str, pad: int, n_columns: int | None) -> None:
+    """Refuse what cannot be laid out."""
+    if rows.ndim != 2 or rows.size == 0:
+        raise ValueError(
+            f"filters has shape {rows.shape}; it must be (n_filters, n_features), neither zero."
+        )
+    if not np.isfinite(rows).all():
+        raise ValueError("filters has NaN or infinite values, which have no grey; remove them.")
+    if scale not in SCALES:
+        raise ValueError(f"scale is {scale!r}; it must be one of {', '.join(SCALES)}.")
+    if pad < 0:
+        raise ValueError(f"pad is {pad!r}; it must be zero or more pixels.")
+    if n_columns is not None and n_columns < 1:
+        raise ValueError(f"n_columns is {n_columns!r}; it must be at least 1, or None.")

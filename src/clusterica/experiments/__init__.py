@@ -1,0 +1,18 @@
+"""The papers' tables and figures, one module each: what was printed and what this library gives."""
+
+from clusterica.experiments._context import Context
+from clusterica.experiments._registry import Experiment, available, experiment, find
+from clusterica.experiments._result import Picture, Result
+from clusterica.experiments._runner import Outcome, run
+
+__all__ = [
+    "Context",
+    "Experiment",
+    "Outcome",
+    "Picture",
+    "Result",
+    "available",
+    "experiment",
+    "find",
+    "run",
+]

@@ -1,0 +1,102 @@
+"""The experiments by name; a module named like ``p1_fig1`` in this package registers its own."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import pkgutil
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+from clusterica.experiments._context import Context
+from clusterica.experiments._result import Result
+
+Run = Callable[[Context], Result]
+
+_registered: dict[str, Experiment] = {}
+
+
+class Experiment(NamedTuple):
+    """One table or figure of a paper."""
+
+    name: str
+    """Name on the command line, such as ``P1-fig1``."""
+    title: str
+    """What it is about, in a line."""
+    paper: str
+    """Where it was printed."""
+    claim: str
+    """What the paper says it shows."""
+    run: Run
+    """The function that repeats it."""
+
+
+def experiment(name: str, *, title: str, paper: str, claim: str) -> Callable[[Run], Run]:
+    """Register the decorated function as an experiment.
+
+    Parameters
+    ----------
+    name : str
+        Name on the command line and of the files that a run writes.
+    title : str
+        What it is about, in a line.
+    paper : str
+        Where it was printed.
+    claim : str
+        What the paper says it shows.
+
+    Returns
+    -------
+    callable
+        A decorator that leaves the function ``run(ctx) -> Result`` as it is.
+    """
+
+    def register(run: Run) -> Run:
+        known = _registered.get(name.lower())
+        if known is not None and known.run.__module__ != run.__module__:
+            raise ValueError(
+                f"experiment {name!r} is already registered by {known.run.__module__}; "
+                "give the new one another name."
+            )
+        _registered[name.lower()] = Experiment(name, title, paper, claim, run)
+        return run
+
+    return register
+
+
+def available() -> tuple[Experiment, ...]:
+    """List the experiments.
+
+    Returns
+    -------
+    tuple of Experiment
+        Sorted by name.
+    """
+    package = importlib.import_module("clusterica.experiments")
+    for module in pkgutil.iter_modules(package.__path__):
+        if re.match(r"p\d_", module.name):
+            importlib.import_module(f"clusterica.experiments.{module.name}")
+    return tuple(sorted(_registered.values(), key=lambda entry: entry.name))
+
+
+def find(name: str) -> Experiment:
+    """Return the experiment of a name, in upper or lower case.
+
+    Parameters
+    ----------
+    name : str
+        Such as ``P1-fig1``.
+
+    Returns
+    -------
+    Experiment
+    """
+    names = [entry.name for entry in available()]
+    found = _registered.get(name.lower())
+    if found is not None:
+        return found
+    by_lower = {known.lower(): known for known in names}
+    close = [by_lower[match] for match in difflib.get_close_matches(name.lower(), by_lower)]
+    guess = f" Did you mean {' or '.join(close)}?" if close else ""
+    raise LookupError(f"There is no experiment {name!r}.{guess} There are: {', '.join(names)}.")

@@ -1,0 +1,107 @@
+"""One Lloyd step on a block: the best centre of every row, and the sums from which centres are renewed.
+
+The rules and their equations are in :mod:`clusterica.ops.rules`. This is the reference text, in the
+array API; NumPy and CSR blocks go to its compiled twin in :mod:`clusterica.ops.cpu.assign`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clusterica.arrays import namespace_of
+from clusterica.arrays._namespace import Array, is_host_array
+from clusterica.ops.cpu import assign as cpu
+from clusterica.ops.linalg import inverse_lengths, row_energies
+from clusterica.ops.rules import (
+    Assignment,
+    LloydSums,
+    Rule,
+    center_bias,
+    gains,
+    n_labels,
+    shares,
+)
+
+
+def assign(X: Array, C: Array, shift: Array | None, *, rule: Rule) -> Assignment:
+    """Assign every row of a block to its best centre.
+
+    Parameters
+    ----------
+    X : (n_rows, n_features) array, dense or CSR
+    C : (n_centers, n_features) array
+        Under EUCLIDEAN the centres less the shift.
+    shift : (n_features,) array or None
+        Taken from every row first: distances do not change, and float32 keeps its digits when the
+        data lies far from the origin.
+    rule : Rule
+    """
+    if is_host_array(X):
+        return cpu.assign(X, C, shift, rule=rule)
+    return _best(X if shift is None else X - shift, C, rule)
+
+
+def lloyd_sums(
+    X: Array, C: Array, shift: Array | None, weights: Array, *, rule: Rule
+) -> tuple[Array, LloydSums]:
+    """Assign a block and return its labels and its sums; the parameters are those of `assign`."""
+    if is_host_array(X):
+        return cpu.lloyd_sums(X, C, shift, weights, rule=rule)
+    return lloyd_sums_reference(X, C, shift, weights, rule=rule)
+
+
+def lloyd_sums_reference(
+    X: Array, C: Array, shift: Array | None, weights: Array, *, rule: Rule
+) -> tuple[Array, LloydSums]:
+    """The text that the faster twins are tested against, in the array API."""
+    X = X if shift is None else X - shift
+    xp = namespace_of(X)
+    labels, scores = _best(X, C, rule)
+    inverse = inverse_lengths(X) if rule is Rule.DIRECTION else None
+    centers = labels % C.shape[0]
+    gain = xp.sum(weights * gains(scores, inverse, rule), dtype=xp.float64)
+    sums = _segment_sum(X * (weights * shares(scores, inverse, rule))[:, None], centers, C.shape[0])
+    counts = _segment_sum(weights[:, None], labels, n_labels(C, rule))[:, 0]
+    return labels, LloydSums(sums, counts, gain)
+
+
+def _best(X: Array, C: Array, rule: Rule) -> Assignment:
+    xp = namespace_of(X)
+    S = X @ C.T
+    if rule is Rule.EUCLIDEAN:
+        S = S - center_bias(C, rule)
+    labels = xp.argmax(xp.abs(S) if rule.ignores_sign else S, axis=1)
+    scores = xp.take_along_axis(S, labels[:, None], axis=1)[:, 0]
+    if rule is Rule.AXIS:
+        labels = xp.where(scores < 0, labels + C.shape[0], labels)
+    return Assignment(xp.astype(labels, xp.int32), scores)
+
+
+def _segment_sum(X: Array, labels: Array, n_segments: int) -> Array:
+    """Sum the rows of X that have the same label, shape (n_segments, n_columns)."""
+    xp = namespace_of(X)
+    if hasattr(X, "index_add"):  # torch: one pass over X in place of a second matrix product
+        empty = xp.zeros((n_segments, X.shape[1]), dtype=X.dtype, device=X.device)
+        return empty.index_add(0, labels, X)
+    segments = xp.arange(n_segments, dtype=labels.dtype, device=labels.device)
+    one_hot = xp.astype(labels[:, None] == segments[None, :], X.dtype)
+    return one_hot.T @ X
+
+
+def scores(X: Array, C: Array) -> Array:
+    """Return the inner products of all rows with all centres, shape (n_rows, n_centers)."""
+    return np.asarray(X @ C.T) if is_host_array(X) else X @ C.T
+
+
+def cosines(X: Array, C: Array) -> Array:
+    """Return the cosines of all rows with unit centres; 0 for a row of zeros."""
+    return scores(X, C) * inverse_lengths(X)[:, None]
+
+
+def distances(X: Array, C: Array, shift: Array | None) -> Array:
+    """Return the distances of all rows less the shift to all centres, shape (n_rows, n_centers)."""
+    if shift is not None:
+        X = X - shift
+    squared = row_energies(X)[:, None] + row_energies(C)[None, :] - 2 * scores(X, C)
+    xp = namespace_of(squared)
+    return xp.sqrt(xp.clip(squared, min=0))

@@ -1,0 +1,49 @@
+"""Small dense algebra that all rules share: lengths, unit rows, the polar factor, eigenvalues."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+
+from clusterica.arrays import namespace_of
+from clusterica.arrays._namespace import Array
+
+
+def row_energies(X: Array) -> Array:
+    """Return the squared length of every row, ``sum_f x_f^2``, shape (n_rows,)."""
+    if sp.issparse(X):
+        return np.asarray(X.multiply(X).sum(axis=1)).ravel()
+    if isinstance(X, np.ndarray):
+        return np.einsum("ij,ij->i", X, X)
+    return namespace_of(X).vecdot(X, X)
+
+
+def row_lengths(X: Array) -> Array:
+    """Return the Euclidean length of every row, shape (n_rows,)."""
+    return row_energies(X) ** 0.5
+
+
+def inverse_lengths(X: Array) -> Array:
+    """Return one over the length of every row, and 0 for a row of zeros, which has no direction."""
+    lengths = row_lengths(X)
+    xp = namespace_of(lengths)
+    return xp.where(lengths > 0, 1 / xp.where(lengths > 0, lengths, 1), 0)
+
+
+def unit_rows(X: Array, fallback: Array | None = None) -> Array:
+    """Scale every row to unit length; a row of zeros becomes that of the fallback, or stays zero."""
+    unit = X * inverse_lengths(X)[:, None]
+    if fallback is None:
+        return unit
+    xp = namespace_of(X)
+    return xp.where((row_energies(X) > 0)[:, None], unit, fallback)
+
+
+def polar_factor(M: Array) -> Array:
+    """Return the matrix with orthonormal rows nearest to M: U Vᵀ of its singular value decomposition.
+
+    Among all C with ``C Cᵀ = I`` it maximises ``trace(C Mᵀ)``.
+    """
+    xp = namespace_of(M)
+    U, _, Vt = xp.linalg.svd(M, full_matrices=False)
+    return U @ Vt

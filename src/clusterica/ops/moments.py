@@ -1,0 +1,56 @@
+"""Moments of a block about a fixed point a: n, sum (x - a), sum (x - a)(x - a)ᵀ; sums of them add up."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from clusterica.arrays import namespace_of
+from clusterica.arrays._namespace import Array
+from clusterica.ops.linalg import row_energies
+
+
+class Moments(NamedTuple):
+    """Sums over rows about a point; the point is near the mean so that float32 keeps its digits."""
+
+    n: Array
+    first: Array
+    second: Array
+
+
+def moments(X: Array, about: Array) -> Moments:
+    """Return the moments of a block: count, shape (n_features,), shape (n_features, n_features)."""
+    centred = X - about
+    xp = namespace_of(X)
+    return Moments(xp.asarray(float(X.shape[0])), xp.sum(centred, axis=0), centred.T @ centred)
+
+
+def mean_and_covariance(total: Moments, about: Array) -> tuple[Array, Array]:
+    """Return the mean and the covariance (divided by n - 1) from moments about a point."""
+    shift = total.first / total.n
+    covariance = total.second - total.n * shift[:, None] * shift[None, :]
+    return about + shift, (covariance + covariance.T) / (2 * (total.n - 1))
+
+
+def merge(a: Moments, b: Moments) -> Moments:
+    """Return the moments of two sets of rows together; both are about their own mean (first = mean)."""
+    n = a.n + b.n
+    gap = b.first - a.first
+    second = a.second + b.second + (a.n * b.n / n) * gap[:, None] * gap[None, :]
+    return Moments(n, a.first + gap * (b.n / n), second)
+
+
+class Energy(NamedTuple):
+    """Weighted sum of squared lengths, and the weight of the rows that are not zero."""
+
+    energy: Array
+    weight: Array
+
+
+def energy(X: Array, shift: Array | None, weights: Array) -> Energy:
+    """Return ``sum w |x - shift|^2`` of a block and the weight of its nonzero rows."""
+    lengths = row_energies(X if shift is None else X - shift)
+    xp = namespace_of(lengths)
+    nonzero = xp.astype(lengths > 0, lengths.dtype)
+    return Energy(
+        xp.sum(lengths * weights, dtype=xp.float64), xp.sum(nonzero * weights, dtype=xp.float64)
+    )

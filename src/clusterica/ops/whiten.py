@@ -1,0 +1,62 @@
+"""Whitening matrices T of a covariance, with ``T (cov + eps I) Tᵀ = I``, and their inverses.
+
+With ``V diag(e) Vᵀ = cov``: zca ``T = V (e + eps)^(-1/2) Vᵀ``, pca ``T = (e + eps)^(-1/2) Vᵀ``, and
+cholesky ``T = L⁻¹`` where ``L Lᵀ = cov + eps I``. They differ by a rotation only.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from clusterica.arrays import namespace_of
+from clusterica.arrays._namespace import Array
+
+
+class Whitening(NamedTuple):
+    """T, shape (n_components, n_features), and its (pseudo-)inverse, shape (n_features, n_components)."""
+
+    whitening: Array
+    dewhitening: Array
+
+
+class Spectrum(NamedTuple):
+    """Eigenvalues in falling order, shape (n_features,), and eigenvectors as columns."""
+
+    values: Array
+    vectors: Array
+    rank: int
+
+
+def spectrum(covariance: Array) -> Spectrum:
+    """Return the eigenvalues and eigenvectors of a covariance, and its numerical rank."""
+    xp = namespace_of(covariance)
+    values, vectors = xp.linalg.eigh(covariance)
+    values, vectors = xp.flip(values), xp.flip(vectors, axis=1)
+    # The largest entry of an eigenvector is positive, so that two fits can be compared.
+    largest = xp.argmax(xp.abs(vectors), axis=0)
+    vectors = vectors * xp.sign(xp.take_along_axis(vectors, largest[None, :], axis=0))
+    smallest = float(xp.max(values)) * covariance.shape[0] * float(xp.finfo(values.dtype).eps)
+    rank = int(xp.sum(xp.astype(values > smallest, xp.int64)))
+    return Spectrum(xp.clip(values, min=0), vectors, rank)
+
+
+def whiten_by_spectrum(s: Spectrum, *, eps: float, n_components: int, rotate_back: bool) -> Whitening:
+    """Return the zca (rotate_back) or pca whitening; directions without variance and eps are left out."""
+    xp = namespace_of(s.values)
+    V = s.vectors[:, :n_components]
+    variance = s.values[:n_components] + eps
+    counts = xp.arange(n_components, device=V.device) < (s.rank if eps == 0 else n_components)
+    root = xp.sqrt(xp.where(counts, variance, 1.0))
+    down = xp.where(counts, 1 / root, 0.0)
+    up = xp.where(counts, root, 0.0)
+    if rotate_back:
+        return Whitening((V * down) @ V.T, (V * up) @ V.T)
+    return Whitening((V * down).T, V * up)
+
+
+def whiten_by_cholesky(covariance: Array, *, eps: float) -> Whitening:
+    """Return the whitening by the inverse of the Cholesky factor."""
+    xp = namespace_of(covariance)
+    identity = xp.eye(covariance.shape[0], dtype=covariance.dtype, device=covariance.device)
+    L = xp.linalg.cholesky(covariance + eps * identity)
+    return Whitening(xp.linalg.solve(L, identity), L)

@@ -1,0 +1,44 @@
+"""Progress of a fit, reported to scikit-learn's callbacks as a tree: fit, its starts, their iterations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+class Progress:
+    """One task of a fit; its subtasks are reported to the estimator's callbacks as they end.
+
+    Parameters
+    ----------
+    estimator : estimator with callback support
+        Passed on to the callbacks.
+    context : sklearn.callback.CallbackContext
+        The task's place in the tree.
+    """
+
+    def __init__(self, estimator: Any, context: Any) -> None:
+        self._estimator = estimator
+        self._context = context
+        context.call_on_fit_task_begin(estimator=estimator)
+
+    def subtask(self, name: str, n_subtasks: int = 0) -> Progress:
+        """Begin a part of this task, which has at most n_subtasks parts of its own."""
+        return Progress(
+            self._estimator, self._context.subcontext(task_name=name, max_subtasks=n_subtasks)
+        )
+
+    def end(self, fitted: Callable[[], dict[str, Any]] | None = None) -> bool:
+        """End this task and return whether a callback asks to stop.
+
+        ``fitted`` gives the attributes that make a copy of the estimator ready to predict; it is
+        called only if a callback wants such a copy.
+        """
+        return self._context.call_on_fit_task_end(
+            estimator=self._estimator, reconstruction_attributes=fitted
+        )
+
+
+def fit_progress(estimator: Any, n_subtasks: int) -> Progress:
+    """Begin the progress of a fit that has at most n_subtasks parts."""
+    return Progress(estimator, estimator._init_callback_context(max_subtasks=n_subtasks))

@@ -1,0 +1,45 @@
+"""Restarts: the best of several runs from different starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from clusterica.optim._progress import Progress
+
+R = TypeVar("R")
+
+
+def best_of(
+    run: Callable[[Progress], R],
+    n_init: int,
+    *,
+    objective: Callable[[R], float],
+    max_iter: int,
+    progress: Progress,
+) -> R:
+    """Run n_init times and keep the result with the largest objective (the first of equals).
+
+    Parameters
+    ----------
+    run : callable
+        Takes the task of this start and returns a result.
+    n_init : int
+        Number of starts. A callback may ask to stop after any of them.
+    objective : callable
+        From a result to the number that is maximised.
+    max_iter : int
+        Most iterations of a start, for the progress bar.
+    progress : Progress
+        Task whose parts are the starts.
+    """
+    best: R | None = None
+    for _ in range(n_init):
+        task = progress.subtask("start", max_iter)
+        result = run(task)
+        if best is None or objective(result) > objective(best):
+            best = result
+        if task.end():
+            break
+    assert best is not None
+    return best

@@ -1,0 +1,6 @@
+"""Preparing rows: contrast normalisation and whitening."""
+
+from clusterica.preprocessing._contrast import ContrastNormalizer
+from clusterica.preprocessing._whitener import Whitener
+
+__all__ = ["ContrastNormalizer", "Whitener"]

@@ -1,0 +1,131 @@
+"""Brightness and contrast of image patches: ``x <- (x - mean(x)) / sqrt(var(x) + eps)``, row by row."""
+
+from __future__ import annotations
+
+import warnings
+from functools import partial
+from numbers import Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from clusterica.arrays import Rows, check_rows, map_rows, to_host
+from clusterica.arrays._namespace import Array
+from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
+from clusterica.ops.normalize import extremes, normalize_contrast
+
+_PIXEL_EPS, _PIXEL_RANGE = 10.0, 255.0
+_NOMINAL_RANGES = (1.0, 255.0, 65535.0)
+_SMALL_SPREAD = 0.2
+
+
+class ContrastNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    r"""Give every row zero mean and about unit variance.
+
+    Each row becomes :math:`(x - \mathrm{mean}(x)) / \sqrt{\mathrm{var}(x) + \epsilon}`, section 2.1 of
+    [1]_. The constant keeps flat patches, which hold little but noise, from being blown up.
+
+    Parameters
+    ----------
+    eps : float or "auto", default=10.0
+        Added to the variance of a row. The value of 10 refers to pixels in 0..255. "auto" scales it to
+        the range of the data, ``10 (range / 255)^2``: for values in [0, 1] that is ``10 / 255^2``. The
+        range is the first of 1, 255 and 65535 that holds all values if none is negative, otherwise
+        the largest less the smallest value.
+
+    Attributes
+    ----------
+    eps_ : float
+        The constant in use.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, where X has them.
+
+    References
+    ----------
+    .. [1] A. Coates and A. Y. Ng, "Learning feature representations with K-means", 2012.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from clusterica.preprocessing import ContrastNormalizer
+    >>> ContrastNormalizer(eps=0.0).fit_transform(np.array([[1.0, 3.0], [5.0, 5.0]]))
+    array([[-1.,  1.],
+           [ 0.,  0.]])
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        "eps": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
+    }
+
+    def __init__(self, eps: Any = 10.0) -> None:
+        self.eps = eps
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Fix the constant; warn if it is out of proportion to the data.
+
+        Parameters
+        ----------
+        X : array-like, tensor, Dask array or iterable of blocks, (n_samples, n_features)
+            The data.
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        rows = check_rows(self, X, reset=True)
+        self.eps_ = _PIXEL_EPS * (_range(rows) / _PIXEL_RANGE) ** 2 if self.eps == "auto" else self.eps
+        self._warn_if_flat(rows)
+        return self
+
+    def transform(self, X: Any) -> Array:
+        """Normalise every row.
+
+        Parameters
+        ----------
+        X : as in fit, (n_samples, n_features)
+            The data.
+
+        Returns
+        -------
+        X_normalized : array of shape (n_samples, n_features)
+            In the library and on the device of X.
+        """
+        check_is_fitted(self, "eps_")
+        rows = check_rows(self, X, reset=False)
+        row_bytes = 3 * rows.n_features * rows.dtype.itemsize
+        return map_rows(partial(normalize_contrast, eps=self.eps_), rows, row_bytes=row_bytes)
+
+    def _warn_if_flat(self, rows: Rows) -> None:
+        """Look at some rows: a spread far under 1 means that eps swamps their variance."""
+        step = max(1, rows.n_rows // 1000)
+        sample = rows.take(np.arange(0, rows.n_rows, step))
+        normalized = normalize_contrast(sample.astype(np.float64), eps=self.eps_)
+        spread = float(np.median(normalized.std(axis=1)))
+        if self.eps_ > 0 and 0 < spread < _SMALL_SPREAD:
+            warnings.warn(
+                f"rows have a typical spread of {spread:.2g} after normalisation, far under 1: "
+                f"eps={self.eps_:g} is large beside their variance. It refers to pixels in 0..255; "
+                "use eps='auto', or eps=10/255**2 for values in [0, 1]",
+                UserWarning,
+                stacklevel=4,
+            )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def _range(rows: Rows) -> float:
+    """Return the nominal range of the values, from 0, or their extent where some are negative."""
+    both = to_host(map_rows(extremes, rows))
+    low, high = float(both[:, 0].min()), float(both[:, 1].max())
+    if low < 0:
+        return high - low
+    return next((r for r in _NOMINAL_RANGES if high <= r), high)

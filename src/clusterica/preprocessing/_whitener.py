@@ -1,0 +1,291 @@
+"""Whitening: ``y = T (x - mean)`` so that the covariance of y is the identity."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from clusterica.arrays import (
+    Rows,
+    check_model_device,
+    check_rows,
+    get_config,
+    map_reduce,
+    map_rows,
+    to_host,
+)
+from clusterica.arrays._namespace import Array
+from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
+from clusterica.ops.moments import Moments, mean_and_covariance, merge, moments
+from clusterica.ops.whiten import (
+    Whitening,
+    spectrum,
+    whiten_by_cholesky,
+    whiten_by_spectrum,
+)
+
+
+class Whitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    r"""Remove the correlations between features and give all directions unit variance.
+
+    Learns a matrix :math:`T` with :math:`T (\Sigma + \epsilon I) T^\top = I`, where :math:`\Sigma` is
+    the covariance of the data, from one pass over it. All methods are equally valid for what follows,
+    since they differ by a rotation [2]_; zca keeps whitened image patches most like the patches.
+
+    Parameters
+    ----------
+    method : {"zca", "pca", "cholesky"}, default="zca"
+        Which of the whitening matrices: :math:`V (E + \epsilon)^{-1/2} V^\top`,
+        :math:`(E + \epsilon)^{-1/2} V^\top` with components in the order of falling variance, or the
+        inverse of the Cholesky factor of :math:`\Sigma + \epsilon I`.
+    eps : float or str, default=0.01
+        Added to every eigenvalue, to keep noise from being amplified. For contrast-normalised image
+        patches, 0.1 is a good start for 8 x 8 pixels and smaller, and 0.01 for 16 x 16 [1]_. A
+        percentage such as ``"1%"`` is that share of the mean eigenvalue, which fits data of any scale.
+    n_components : int or None, default=None
+        How many directions of largest variance to keep. None keeps all; with ``eps=0`` pca keeps as many
+        as the rank of the data. zca returns as many columns as there are features in any case. Not for
+        cholesky.
+
+    Attributes
+    ----------
+    whitening_ : array of shape (n_components_, n_features)
+        The matrix T.
+    dewhitening_ : array of shape (n_features, n_components_)
+        Its inverse; the pseudo-inverse where directions were left out.
+    eigenvalues_ : array of shape (n_features,)
+        Eigenvalues of the covariance (divided by n - 1), in falling order.
+    mean_ : array of shape (n_features,)
+        Mean of the data.
+    covariance_ : array of shape (n_features, n_features)
+        Covariance of the data.
+    eps_ : float
+        The constant in use.
+    rank_ : int
+        Numerical rank of the covariance.
+    n_components_ : int
+        Number of columns of the whitened data.
+    n_samples_seen_ : int
+        Number of rows seen by fit, or by all calls of partial_fit.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, where X has them.
+
+    Notes
+    -----
+    Directions in which the data has no variance are mapped to zero if ``eps=0``, and come back as the
+    mean.
+
+    The eigenvalues of a d x d matrix take about 32 d^2 bytes. If that is over the memory budget, fit
+    refuses at once: it is better then to split the features into groups that depend on each other
+    and to whiten each [1]_.
+
+    References
+    ----------
+    .. [1] A. Coates and A. Y. Ng, "Learning feature representations with K-means", 2012.
+    .. [2] A. Vinnikov and S. Shalev-Shwartz, "K-means recovers ICA filters when independent components
+       are sparse", 2014.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from clusterica.preprocessing import Whitener
+    >>> X = np.random.default_rng(0).normal(size=(1000, 2)) @ np.array([[2.0, 1.0], [0.0, 0.5]])
+    >>> whitener = Whitener(eps=0.0).fit(X)
+    >>> Y = whitener.transform(X)
+    >>> np.allclose(np.cov(Y.T), np.eye(2)) and np.allclose(whitener.inverse_transform(Y), X)
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        "method": [StrOptions({"zca", "pca", "cholesky"})],
+        "eps": [Interval(Real, 0, None, closed="left"), str],
+        "n_components": [Interval(Integral, 1, None, closed="left"), None],
+    }
+
+    def __init__(
+        self, method: str = "zca", *, eps: float | str = 0.01, n_components: int | None = None
+    ) -> None:
+        self.method = method
+        self.eps = eps
+        self.n_components = n_components
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn the whitening matrix.
+
+        Parameters
+        ----------
+        X : array-like, tensor, Dask array or iterable of blocks, (n_samples, n_features)
+            The data, at least two rows.
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        rows = check_rows(self, X, reset=True, min_rows=2)
+        self._check_settings(rows)
+        self._learn(rows, _moments_about_mean(rows))
+        return self
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, X: Any, y: Any = None) -> Self:
+        """Learn from one more batch of rows; the result is that of fit on all batches together.
+
+        Parameters
+        ----------
+        X : as in fit, (n_samples, n_features)
+            The batch.
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        first = not hasattr(self, "_moments")
+        rows = check_rows(self, X, reset=first, min_rows=2 if first else 1)
+        self._check_settings(rows)
+        total = _moments_about_mean(rows)
+        if not first:
+            check_model_device(self, rows, self.mean_)
+            total = merge(Moments(*(rows.place(m) for m in self._moments)), total)
+        self._learn(rows, total)
+        return self
+
+    def transform(self, X: Any) -> Array:
+        """Whiten the rows.
+
+        Parameters
+        ----------
+        X : as in fit, (n_samples, n_features)
+            The data.
+
+        Returns
+        -------
+        Y : array of shape (n_samples, n_components_)
+            In the library and on the device of X.
+        """
+        check_is_fitted(self, "whitening_")
+        rows = check_rows(self, X, reset=False)
+        check_model_device(self, rows, self.whitening_)
+        return _apply(_whitened, rows, self.whitening_, self.mean_)
+
+    def inverse_transform(self, Y: Any) -> Array:
+        """Undo the whitening.
+
+        Parameters
+        ----------
+        Y : as returned by transform, (n_samples, n_components_)
+            Whitened rows, or directions in the white space, such as centroids.
+
+        Returns
+        -------
+        X : array of shape (n_samples, n_features)
+        """
+        check_is_fitted(self, "whitening_")
+        rows = check_rows(_Columns(self.n_components_, type(self).__name__), Y, reset=False)
+        check_model_device(self, rows, self.dewhitening_)
+        return _apply(_colored, rows, self.dewhitening_, self.mean_)
+
+    def _check_settings(self, rows: Rows) -> None:
+        d = rows.n_features
+        needed, budget = 32 * d * d, get_config()["memory"]
+        if needed > budget:
+            raise ValueError(
+                f"whitening {d} features takes about {needed / 2**20:.0f} MiB, over the memory budget of "
+                f"{budget / 2**20:.0f} MiB; split the features into groups and whiten each, or raise the "
+                "budget with clusterica.config_context(memory=...)"
+            )
+        if self.n_components is not None and self.method == "cholesky":
+            raise ValueError("n_components can't be used with method='cholesky'; use 'zca' or 'pca'")
+        if self.n_components is not None and self.n_components > d:
+            raise ValueError(f"n_components={self.n_components} must be at most n_features={d}")
+        if isinstance(self.eps, str):
+            _percentage(self.eps)
+
+    def _learn(self, rows: Rows, total: Moments) -> None:
+        """Set the fitted attributes from moments about the mean (their `first` is the mean)."""
+        covariance = total.second / (total.n - 1)
+        s = spectrum(covariance)
+        mean_eigenvalue = float(s.values.mean())
+        eps = self.eps if not isinstance(self.eps, str) else _percentage(self.eps) * mean_eigenvalue
+        matrices = self._whitening(covariance, s, float(eps))
+
+        def export(values: Array) -> Array:
+            return rows.export(np.asarray(to_host(values), dtype=rows.dtype))
+
+        self._moments = Moments(*(to_host(m) for m in total))
+        self.whitening_, self.dewhitening_ = export(matrices.whitening), export(matrices.dewhitening)
+        self.eigenvalues_, self.mean_ = export(s.values), export(total.first)
+        self.covariance_ = export(covariance)
+        self.eps_, self.rank_ = float(eps), s.rank
+        self.n_components_ = self._n_features_out = matrices.whitening.shape[0]
+        self.n_samples_seen_ = int(total.n)
+
+    def _whitening(self, covariance: Array, s: Any, eps: float) -> Whitening:
+        d = covariance.shape[0]
+        if self.method == "cholesky":
+            if eps == 0 and s.rank < d:
+                raise ValueError(
+                    f"the covariance has rank {s.rank} of {d}, so that method='cholesky' needs eps > 0; "
+                    "or use 'zca' or 'pca', which leave directions without variance out"
+                )
+            return whiten_by_cholesky(covariance, eps=eps)
+        rotate_back = self.method == "zca"
+        all_of_them = d if rotate_back or eps > 0 else max(1, s.rank)
+        n = self.n_components or all_of_them
+        return whiten_by_spectrum(s, eps=eps, n_components=n, rotate_back=rotate_back)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+class _Columns(BaseEstimator):
+    """Stands for an estimator that expects n columns, to check what inverse_transform is given."""
+
+    def __init__(self, n_columns: int, name: str) -> None:
+        self.n_features_in_ = n_columns
+        self.name = name
+
+
+def _percentage(text: str) -> float:
+    try:
+        share = float(text.removesuffix("%")) / 100
+    except ValueError:
+        share = -1.0
+    if not text.endswith("%") or not 0 <= share < np.inf:
+        raise ValueError(f"eps={text!r} must be a number, or a percentage such as '1%'")
+    return share
+
+
+def _moments_about_mean(rows: Rows) -> Moments:
+    """Return n, the mean, and the sums of products about it, in float64, from one walk."""
+    few = np.linspace(0, rows.n_rows - 1, num=min(rows.n_rows, 1000), dtype=np.int64)
+    about = rows.take(np.unique(few)).mean(axis=0, dtype=np.float64).astype(rows.dtype)
+    row_bytes = rows.n_features * rows.dtype.itemsize
+    total = map_reduce(moments, rows, about, row_bytes=row_bytes)
+    about = rows.place(about.astype(np.float64))
+    mean, covariance = mean_and_covariance(total, about)
+    return Moments(total.n, mean, covariance * (total.n - 1))
+
+
+def _apply(fn: Any, rows: Rows, matrix: Array, mean: Array) -> Array:
+    place = [np.asarray(to_host(a), dtype=rows.dtype) for a in (matrix, mean)]
+    row_bytes = 2 * matrix.shape[0] * rows.dtype.itemsize
+    return map_rows(fn, rows, *place, row_bytes=row_bytes)
+
+
+def _whitened(X: Array, T: Array, mean: Array) -> Array:
+    return (X - mean) @ T.T
+
+
+def _colored(Y: Array, dewhitening: Array, mean: Array) -> Array:
+    return Y @ dewhitening.T + mean

@@ -1,0 +1,5 @@
+"""A standalone HTML page of text, tables and pictures."""
+
+from clusterica.report._page import Page, png_bytes
+
+__all__ = ["Page", "png_bytes"]

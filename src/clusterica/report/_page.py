@@ -1,0 +1,226 @@
+"""A standalone HTML page: escaped text and tables, pictures inside the file as base64 PNG."""
+
+from __future__ import annotations
+
+import base64
+import io
+import numbers
+from collections.abc import Iterable, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from clusterica.report._style import CSS
+
+PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+
+TEMPLATE = """\
+<!DOCTYPE html>
+<html lang="{language}">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="generator" content="clusterica">
+<title>{title}</title>
+<link rel="icon" href="data:,">
+<style>
+{css}</style>
+</head>
+<body>
+<main>
+<h1>{title}</h1>
+{body}
+</main>
+</body>
+</html>
+"""
+
+
+class Page:
+    """A page of text, tables and pictures in one file that needs no network.
+
+    Parameters
+    ----------
+    title : str
+        Title and first heading.
+    language : str, default="en"
+        Language of the text, for screen readers.
+
+    Examples
+    --------
+    >>> from clusterica.report import Page
+    >>> page = Page("Angles")
+    >>> page.add_text("Worst angle of each learner, in degrees.")
+    >>> page.add_table([("KMeans", 1.25)], columns=("learner", "angle"))
+    >>> "<td>KMeans</td>" in page.html()
+    True
+    """
+
+    def __init__(self, title: str, *, language: str = "en") -> None:
+        self.title = title
+        self.language = language
+        self._parts: list[str] = []
+
+    def add_heading(self, text: str) -> None:
+        """Begin a section.
+
+        Parameters
+        ----------
+        text : str
+            Its heading.
+        """
+        self._parts.append(f"<h2>{escape(text)}</h2>")
+
+    def add_text(self, text: str) -> None:
+        """Add paragraphs.
+
+        Parameters
+        ----------
+        text : str
+            Plain text; blank lines part the paragraphs.
+        """
+        for paragraph in text.split("\n\n"):
+            if paragraph.strip():
+                self._parts.append(f"<p>{escape(paragraph.strip())}</p>")
+
+    def add_code(self, code: str) -> None:
+        """Add lines to type, as they are.
+
+        Parameters
+        ----------
+        code : str
+            Commands or a program.
+        """
+        self._parts.append(f"<pre><code>{escape(code.strip())}</code></pre>")
+
+    def add_figure(self, picture: Any, caption: str, *, alt: str | None = None) -> None:
+        """Add a picture.
+
+        Parameters
+        ----------
+        picture : matplotlib Figure, path or bytes
+            A figure, or a PNG as the path of its file or as its bytes. It is copied now.
+        caption : str
+            Text below it.
+        alt : str, default=None
+            What the picture shows, for readers who cannot see it; the caption by default.
+        """
+        data = base64.b64encode(png_bytes(picture)).decode("ascii")
+        text = escape(caption if alt is None else alt)
+        self._parts.append(
+            f'<figure>\n<img alt="{text}" src="data:image/png;base64,{data}">\n'
+            f"<figcaption>{escape(caption)}</figcaption>\n</figure>"
+        )
+
+    def add_table(
+        self,
+        rows: Iterable[Sequence[object]],
+        columns: Sequence[str],
+        *,
+        caption: str | None = None,
+    ) -> None:
+        """Add a table.
+
+        Parameters
+        ----------
+        rows : iterable of sequences
+            One sequence a row, a value a column. Numbers are set to the right, floats with three
+            significant digits; anything else is set as its text.
+        columns : sequence of str
+            Headings.
+        caption : str, default=None
+            Text above it.
+        """
+        cells = [list(row) for row in rows]
+        for row in cells:
+            if len(row) != len(columns):
+                raise ValueError(
+                    f"row {row!r} has {len(row)} values for {len(columns)} columns; give one each."
+                )
+        head = "".join(
+            _cell("th", name, number=bool(cells) and all(_is_number(row[i]) for row in cells))
+            for i, name in enumerate(columns)
+        )
+        body = "\n".join(
+            "<tr>"
+            + "".join(_cell("td", value, number=_is_number(value)) for value in row)
+            + "</tr>"
+            for row in cells
+        )
+        title = "" if caption is None else f"<caption>{escape(caption)}</caption>\n"
+        self._parts.append(
+            f'<div class="table">\n<table>\n{title}<thead>\n<tr>{head}</tr>\n</thead>\n'
+            f"<tbody>\n{body}\n</tbody>\n</table>\n</div>"
+        )
+
+    def html(self) -> str:
+        """Return the page.
+
+        Returns
+        -------
+        str
+            The text of the HTML file.
+        """
+        return TEMPLATE.format(
+            language=escape(self.language),
+            title=escape(self.title),
+            css=CSS,
+            body="\n".join(self._parts),
+        )
+
+    def write(self, path: str | Path) -> Path:
+        """Write the page to a file.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file; its folder is made where missing.
+
+        Returns
+        -------
+        Path
+            The absolute path of the file.
+        """
+        file = Path(path).absolute()
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(self.html(), encoding="utf-8")
+        return file
+
+
+def png_bytes(picture: Any) -> bytes:
+    """Return a picture as the bytes of a PNG file.
+
+    Parameters
+    ----------
+    picture : matplotlib Figure, path or bytes
+        A figure, or a PNG as the path of its file or as its bytes.
+
+    Returns
+    -------
+    bytes
+    """
+    if hasattr(picture, "savefig"):
+        buffer = io.BytesIO()
+        picture.savefig(buffer, format="png", metadata={"Software": None})
+        return buffer.getvalue()
+    data = picture if isinstance(picture, bytes) else Path(picture).read_bytes()
+    if not data.startswith(PNG_SIGNATURE):
+        name = "the picture" if isinstance(picture, bytes) else str(picture)
+        raise ValueError(
+            f"{name} is not a PNG file; save it as one, or pass the matplotlib figure."
+        )
+    return data
+
+
+def _is_number(value: object) -> bool:
+    """Return whether a value is set as a number; a truth value is a word."""
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def _cell(tag: str, value: object, *, number: bool) -> str:
+    """Write one cell."""
+    kind = ' class="number"' if number else ""
+    scope = ' scope="col"' if tag == "th" else ""
+    whole = isinstance(value, numbers.Integral)
+    text = f"{value:.3g}" if number and tag == "td" and not whole else str(value)
+    return f"<{tag}{scope}{kind}>{escape(text)}</{tag}>"

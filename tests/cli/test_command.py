@@ -1,0 +1,146 @@
+"""The command, run in this process: what it prints, what it writes, how it ends."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import clusterica
+from clusterica.cli import main
+
+
+@pytest.fixture
+def command(capsys, monkeypatch, tmp_path):
+    """Run the command in an empty folder; return its exit code, output and errors."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "160")
+
+    def call(*words):
+        code = 0
+        try:
+            main(words)
+        except SystemExit as stopped:
+            code = stopped.code or 0
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+def test_version(command):
+    code, out, _ = command("--version")
+    assert code == 0
+    assert out.strip() == clusterica.__version__
+
+
+@pytest.mark.parametrize("words", [(), ("--help",), ("-h",)])
+def test_help(command, words):
+    code, out, _ = command(*words)
+    assert code == 0
+    assert "demo" in out
+    assert "reproduce" in out
+
+
+def test_help_of_a_command(command):
+    code, out, _ = command("reproduce", "--help")
+    assert code == 0
+    for option in ("--list", "--quick", "--output", "--seed"):
+        assert option in out
+    assert "--no-quick" not in out
+
+
+def test_list(command):
+    code, out, _ = command("reproduce", "--list")
+    assert code == 0
+    for text in ("P1-fig1", "P1-fig2", "Coates & Ng 2012"):
+        assert text in out
+
+
+def test_unknown_experiment(command):
+    code, out, err = command("reproduce", "P1-fi1")
+    assert code == 2
+    assert out == ""
+    assert "no experiment 'P1-fi1'. Did you mean P1-fig1" in err
+    assert "Traceback" not in err
+
+
+def test_no_name(command):
+    code, _, err = command("reproduce")
+    assert code == 2
+    assert "--list" in err
+
+
+@pytest.mark.parametrize("words", [("nonsense",), ("reproduce", "P1-fig2", "--seed", "-1")])
+def test_wrong_words(command, words):
+    code, _, _ = command(*words)
+    assert code != 0
+
+
+def test_output_that_is_a_file(command, tmp_path):
+    (tmp_path / "taken").write_text("")
+    code, _, err = command("demo", "--quick", "--output", "taken")
+    assert code == 1
+    assert "cannot write to taken" in err
+    assert "--output" in err
+
+
+def test_missing_matplotlib(command, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    code, _, err = command("demo", "--quick")
+    assert code == 1
+    assert err.count("\n") == 1
+    assert 'pip install "clusterica[plot]"' in err
+
+
+def test_reproduce(command, tmp_path):
+    pytest.importorskip("matplotlib")
+    code, out, _ = command("reproduce", "p1-fig2", "--quick", "--output", "res", "--seed", "3")
+    assert code == 0
+    record = json.loads((tmp_path / "res" / "P1-fig2.json").read_text(encoding="utf-8"))
+    assert record["seed"] == 3
+    assert record["quick"] is True
+    for row in record["rows"]:
+        assert row[0] in out
+        assert f"{row[-1]:.3g}" in out
+    assert str(tmp_path / "res" / "P1-fig2.png") in out
+
+
+def test_progress_in_a_terminal_only(command, monkeypatch):
+    pytest.importorskip("matplotlib")
+    _, plain, _ = command("reproduce", "P1-fig2", "--quick")
+    assert "Draws of two sources" not in plain
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    _, colored, _ = command("reproduce", "P1-fig2", "--quick")
+    assert "Draws of two sources" in colored
+
+
+def test_demo(command, tmp_path):
+    pytest.importorskip("matplotlib")
+    code, out, err = command("demo", "--quick")
+    assert code == 0
+    assert err == ""
+    page = tmp_path / "clusterica-demo" / "index.html"
+    assert out.strip().endswith(str(page))
+    text = page.read_text(encoding="utf-8")
+    assert text.count("data:image/png;base64,") == 2
+    assert text.count("<table>") == 2
+    assert "clusterica reproduce P1-fig1 --quick" in text
+
+
+def test_interrupt(command, monkeypatch):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("clusterica.cli._reproduce.list_experiments", interrupted)
+    code, _, err = command("reproduce", "--list")
+    assert code == 130
+    assert "Traceback" not in err
+
+
+def test_module_runs_the_command():
+    done = subprocess.run(
+        [sys.executable, "-m", "clusterica", "--version"], capture_output=True, text=True
+    )
+    assert done.returncode == 0
+    assert done.stdout.strip() == clusterica.__version__

@@ -1,0 +1,112 @@
+"""A run writes its numbers, settings and pictures, and passes on who watches it."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+
+import clusterica
+from clusterica.experiments import Context, Picture, Result, experiment, run
+from clusterica.experiments import _registry as registry
+
+pytest.importorskip("matplotlib")
+
+
+class Watched:
+    """An estimator that remembers its callbacks."""
+
+    callbacks = ()
+
+    def set_callbacks(self, *callbacks):
+        self.callbacks = callbacks
+        return self
+
+
+@pytest.fixture
+def toy(monkeypatch):
+    """Register an experiment; what it was told ends in the returned list."""
+    from matplotlib.figure import Figure
+
+    monkeypatch.setattr(registry, "_registered", {})
+    told = []
+
+    @experiment("T0-toy", title="A toy", paper="nowhere", claim="1 < 2")
+    def toy(ctx):
+        told.append(ctx)
+        told.append(ctx.watch(Watched()).callbacks)
+        items = list(ctx.track([1, 2], "counting"))
+        return Result(
+            columns=("what", "ours"),
+            rows=[("sum", np.float64(sum(items)))],
+            values={"items": np.array(items), "size": ctx.choose(full=100, quick=10)},
+            settings={"n": 2},
+            pictures=(
+                Picture(Figure(), "first", "nothing"),
+                Picture(Figure(), "second", "nothing", "more"),
+            ),
+        )
+
+    return told
+
+
+def test_files(toy, tmp_path):
+    outcome = run("t0-TOY", quick=True, output=tmp_path / "new", seed=5)
+    record = json.loads((tmp_path / "new" / "T0-toy.json").read_text(encoding="utf-8"))
+    assert record.pop("seconds") == pytest.approx(outcome.seconds, abs=1e-3)
+    assert record == {
+        "name": "T0-toy",
+        "title": "A toy",
+        "paper": "nowhere",
+        "claim": "1 < 2",
+        "version": clusterica.__version__,
+        "seed": 5,
+        "quick": True,
+        "settings": {"n": 2},
+        "values": {"items": [1, 2], "size": 10},
+        "columns": ["what", "ours"],
+        "rows": [["sum", 3.0]],
+        "note": "",
+        "pictures": ["T0-toy.png", "T0-toy-more.png"],
+    }
+    for path in outcome.picture_paths:
+        assert path.read_bytes().startswith(b"\x89PNG")
+    assert [path.name for path in outcome.picture_paths] == record["pictures"]
+
+
+def test_watchers_reach_the_experiment(toy, tmp_path):
+    shown = []
+
+    def progress(items, description):
+        shown.append(description)
+        return items
+
+    run("T0-toy", output=tmp_path, callbacks=("bar",), progress=progress)
+    context, callbacks = toy
+    assert callbacks == ("bar",)
+    assert shown == ["counting"]
+    assert context.output == tmp_path
+    assert context.choose(full=1, quick=2) == 1
+
+
+def test_unwatched_context_leaves_estimators_alone():
+    estimator = object()  # has no set_callbacks
+    assert Context().watch(estimator) is estimator
+
+
+def test_missing_matplotlib_is_told_before_the_work(toy, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ImportError, match=r'T0-toy needs.*pip install "clusterica\[plot\]"'):
+        run("T0-toy", output=tmp_path)
+    assert toy == []
+
+
+@pytest.mark.parametrize(("value", "error"), [(float("nan"), ValueError), (object(), TypeError)])
+def test_values_that_are_no_json(toy, tmp_path, value, error):
+    @experiment("T1-bad", title="t", paper="p", claim="c")
+    def bad(ctx):
+        return Result(columns=(), rows=(), values={"x": value}, settings={})
+
+    with pytest.raises(error):
+        run("T1-bad", output=tmp_path)
+    assert not (tmp_path / "T1-bad.json").exists()
