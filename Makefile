@@ -11,7 +11,7 @@ BIN    := $(VENV)/bin
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.installed-plot  ## Learn filters from two photographs and draw them
+demo: $(VENV)/.installed-plot  ## Learn filters from two photographs, write a page of pictures
 	$(BIN)/clusterica demo
 
 test: lint typecheck  ## Style, types, architecture and the quick tests

@@ -1,5 +1,6 @@
 """Sphinx configuration."""
 
+import re
 from importlib.metadata import version as _version
 
 project = "clusterica"
@@ -61,5 +62,15 @@ def skip_inherited_housekeeping(app, what, name, obj, skip, options):
     return True if inherited and name not in {"fit_predict", "fit_transform"} else None
 
 
+def mend_types(app, what, name, obj, options, lines):
+    """Join types that go over two lines; keep names such as n_iter_ in them from being links."""
+    joined = re.sub(r"\\\n\s*", "", "\n".join(lines)).split("\n")
+    for i, line in enumerate(joined):
+        if header := re.match(r"([\w, *]+ : )(.+)", line):
+            joined[i] = header[1] + re.sub(r"(?<![`\w])(\w+_)(?![`\w])", r"``\1``", header[2])
+    lines[:] = joined
+
+
 def setup(app):
     app.connect("autodoc-skip-member", skip_inherited_housekeeping)
+    app.connect("autodoc-process-docstring", mend_types, priority=400)  # before numpydoc, at 500

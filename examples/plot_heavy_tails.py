@@ -24,22 +24,24 @@ A = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
 X = make_sparse_sources(20_000, 2, mixing=A, random_state=0).X
 
 # %%
-# Both rules treat a centroid and its negative as one direction. They differ in how much a row
-# counts: :class:`~clusterica.cluster.SphericalKMeans` weighs a row by its response, so that the far
-# ends of the tails lead; :class:`~clusterica.cluster.CosineKMeans` keeps only the sign.
+# Both rules treat a direction and its negative alike. They differ in how much a row counts:
+# :class:`~clusterica.cluster.SphericalKMeans` weighs a row by its response, so that the far ends of
+# the tails lead, and :class:`~clusterica.cluster.CosineKMeans` keeps only the sign. The second one
+# counts and returns both signs of a direction, so it is asked for four clusters.
 
 models = [
     SphericalKMeans(n_clusters=2, random_state=0),
-    CosineKMeans(n_clusters=2, random_state=0),
+    CosineKMeans(n_clusters=4, random_state=0),
 ]
 
 fig, axes = plt.subplots(1, 2, figsize=(8, 4.2), layout="constrained")
 for ax, model in zip(axes, models, strict=True):
+    name = type(model).__name__
     model.fit(X)
-    CentersDisplay.from_estimator(model, X, length=4.0, title=type(model).__name__, ax=ax)
-    # |cosine| between each centroid and the nearest true direction
-    cosines = np.abs(model.cluster_centers_ @ A).max(axis=1)
+    CentersDisplay.from_estimator(model, X, length=4.0, title=name, ax=ax)
+    # |cosine| between each of two centres and the nearest true direction
+    cosines = np.abs(model.cluster_centers_[:2] @ A).max(axis=1)
     degrees = np.rad2deg(np.arccos(np.minimum(cosines, 1.0)))
-    print(f"{type(model).__name__:>16}: off by {degrees[0]:.2f} and {degrees[1]:.2f} degrees")
+    print(f"{name:>15}: off by {degrees[0]:.2f} and {degrees[1]:.2f} degrees")
 
 plt.show()

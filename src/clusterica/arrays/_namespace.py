@@ -62,5 +62,14 @@ def to_like(values: Array, reference: Array) -> Array:
 def working_dtype(dtype: Any) -> np.dtype[Any]:
     """Return the NumPy dtype to compute in: float32 where it holds every value of the input, else float64."""
     name = str(dtype).rsplit(".", maxsplit=1)[-1]
-    exact_in_float32 = ("float32", "float16", "bfloat16", "bool", "int8", "uint8", "int16", "uint16")
+    exact_in_float32 = (
+        "float32",
+        "float16",
+        "bfloat16",
+        "bool",
+        "int8",
+        "uint8",
+        "int16",
+        "uint16",
+    )
     return np.dtype(np.float32 if name in exact_in_float32 else np.float64)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import array_api_compat
@@ -47,6 +48,10 @@ class Rows(ABC):
     @abstractmethod
     def take(self, indices: np.ndarray) -> Array:
         """Return the rows at the sorted indices in host memory, as NumPy or CSR."""
+
+    def glance(self, n: int = 1000) -> Array:
+        """Return about n evenly spaced rows in host memory, to see where the data lies."""
+        return self.take(np.unique(np.linspace(0, self.n_rows - 1, num=n, dtype=np.int64)))
 
     @property
     def on_host(self) -> bool:
@@ -88,7 +93,7 @@ class ArrayRows(Rows):
         """Yield blocks of at most ``size`` rows, in order."""
         for start in range(0, self.n_rows, size):
             stop = min(start + size, self.n_rows)
-            yield start, stop, lambda start=start, stop=stop: self._load(start, stop)
+            yield start, stop, partial(self._load, start, stop)
 
     def _load(self, start: int, stop: int) -> Array:
         if self._in_memory:
@@ -109,7 +114,12 @@ class IterableRows(Rows):
     """Rows that come in blocks from an iterable that can be walked again."""
 
     def __init__(
-        self, source: Iterable[Array], n_rows: int, n_features: int, dtype: Any, sparse: bool = False
+        self,
+        source: Iterable[Array],
+        n_rows: int,
+        n_features: int,
+        dtype: Any,
+        sparse: bool = False,
     ) -> None:
         self.n_rows, self.n_features, self.sparse = n_rows, n_features, sparse
         self.dtype = np.dtype(dtype)
@@ -122,7 +132,7 @@ class IterableRows(Rows):
         for part in self._source:
             rows = ArrayRows(part if hasattr(part, "shape") else np.asarray(part), self.dtype)
             for start, stop, load in rows.blocks(size):
-                yield offset + start, offset + stop, lambda load=load: to_host(load())
+                yield offset + start, offset + stop, partial(_on_host, load)
             offset += rows.n_rows
         if offset != self.n_rows:
             raise ValueError(
@@ -188,7 +198,11 @@ class StreamedRows(Rows):
     def blocks(self, size: int) -> Iterator[Block]:
         """Yield blocks of at most ``size`` rows, in order."""
         for start, stop, load in self._rows.blocks(size):
-            yield start, stop, lambda load=load: self.place(_dense(load()))
+            yield start, stop, partial(self._sent, load)
+
+    def _sent(self, load: Callable[[], Array]) -> Array:
+        block = load()
+        return self.place(block.toarray() if sp.issparse(block) else block)
 
     def take(self, indices: np.ndarray) -> Array:
         """Return the rows at the sorted indices in host memory, as NumPy or CSR."""
@@ -232,8 +246,8 @@ def host_block(X: Array, dtype: np.dtype[Any]) -> Array:
     return np.ascontiguousarray(X, dtype=dtype)
 
 
-def _dense(X: Array) -> np.ndarray:
-    return X.toarray() if sp.issparse(X) else X
+def _on_host(load: Callable[[], Array]) -> Array:
+    return to_host(load())
 
 
 def _on_torch_device(X: np.ndarray, device: str) -> Array:

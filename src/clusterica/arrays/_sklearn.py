@@ -1,4 +1,4 @@
-"""The private names of scikit-learn that clusterica uses, in one place, so that a change there is mended here."""
+"""The private names of scikit-learn that clusterica uses, in one place to mend when they change."""
 
 from sklearn.base import _fit_context as fit_context
 from sklearn.utils._param_validation import Interval, StrOptions

@@ -109,15 +109,21 @@ def _is_tensor(X: Any) -> bool:
 def _is_iterable_of_blocks(X: Any) -> bool:
     if isinstance(X, list | tuple):
         return len(X) > 0 and all(getattr(part, "ndim", 0) == 2 for part in X)
-    array_like = any(hasattr(X, a) for a in ("shape", "__array__", "__dataframe__", "__array_interface__"))
-    return isinstance(X, Iterable) and not array_like and not isinstance(X, str | bytes | dict | set)
+    array_like = any(
+        hasattr(X, a) for a in ("shape", "__array__", "__dataframe__", "__array_interface__")
+    )
+    return (
+        isinstance(X, Iterable) and not array_like and not isinstance(X, str | bytes | dict | set)
+    )
 
 
 def _check_tensor(estimator: BaseEstimator, X: Array, reset: bool, min_rows: int) -> Rows:
     _check_shape(estimator, X.shape, min_rows)
     xp = namespace_of(X)
     if xp.isdtype(X.dtype, "complex floating"):
-        raise ValueError(f"Complex data not supported\n{X.dtype} array given to {type(estimator).__name__}")
+        raise ValueError(
+            f"Complex data not supported\n{X.dtype} array given to {type(estimator).__name__}"
+        )
     validate_data(estimator, X, reset=reset, skip_check_array=True)
     rows = ArrayRows(X)
     _check_finite(rows)
@@ -159,7 +165,9 @@ def _check_blocks(
         dtype = np.promote_types(dtype, working_dtype(block.dtype))
         kinds.add(sp.issparse(block))
     if n_features is None:
-        raise ValueError(f"the iterable of blocks given to {name} is empty; it must give at least one block")
+        raise ValueError(
+            f"the iterable of blocks given to {name} is empty; it must give at least one block"
+        )
     if len(kinds) > 1:
         raise TypeError("the blocks of X are partly sparse and partly dense; give one kind")
     _check_shape(estimator, (n_rows, n_features), min_rows)
@@ -200,4 +208,6 @@ def _check_finite(rows: Rows) -> None:
 def _count_not_finite(X: Array) -> tuple[Array, Array]:
     values = X.data if sp.issparse(X) else X
     xp = namespace_of(values)
-    return xp.sum(xp.astype(xp.isnan(values), xp.int64)), xp.sum(xp.astype(xp.isinf(values), xp.int64))
+    return xp.sum(xp.astype(xp.isnan(values), xp.int64)), xp.sum(
+        xp.astype(xp.isinf(values), xp.int64)
+    )

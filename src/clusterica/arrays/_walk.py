@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -139,8 +140,7 @@ def _results(
     threads = active_config().n_threads
     if not rows.on_host or threads == 1 or size >= rows.n_rows:
         for start, stop, load in rows.blocks(size):
-            cut = (rows.place(a[start:stop]) for a in aligned)
-            yield start, stop, fn(load(), *params, *cut)
+            yield start, stop, fn(load(), *params, *(rows.place(a[start:stop]) for a in aligned))
         return
 
     def run(load: Callable, cut: tuple) -> Any:
@@ -250,7 +250,7 @@ def _walk_dask(
 
     sizes = rows.array.chunks[0]
     starts = np.concatenate([[0], np.cumsum(sizes)])
-    cuts = [[a[i:j] for a in aligned] for i, j in zip(starts[:-1], starts[1:], strict=True)]
+    cuts = [[a[i:j] for a in aligned] for i, j in pairwise(starts)]
     chunks = rows.array.to_delayed()[:, 0]
     results = [
         dask.delayed(on_chunk, nout=2)(chunk, *cut) for chunk, cut in zip(chunks, cuts, strict=True)

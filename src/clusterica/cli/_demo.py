@@ -13,8 +13,8 @@ from clusterica.report import Page
 
 NAMES = ("P1-fig1", "P1-fig2")
 INTRODUCTION = (
-    "K-means on whitened data finds what ICA finds: the directions in which the data is sparse. "
-    "Below are two figures of the papers that show it, repeated just now on this machine."
+    "K-means on whitened data tends to find what ICA finds: the directions in which the data is "
+    "sparse. Below are two figures of the papers that show it, repeated just now on this machine."
 )
 
 

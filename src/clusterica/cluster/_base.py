@@ -34,7 +34,6 @@ from clusterica.arrays._namespace import Array
 from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
 from clusterica.cluster._init import METHODS, initial_centers
 from clusterica.cluster._lloyd import Lloyd, assign_bytes, useful_shift
-from clusterica.cluster._sample import draw_rows
 from clusterica.ops.assign import assign
 from clusterica.ops.renew import Centers, center_counts, renew
 from clusterica.ops.rules import Rule
@@ -62,6 +61,10 @@ class BaseKMeans(
         "compute_labels": ["boolean"],
         "random_state": ["random_state", np.random.Generator],
     }
+
+    _centers: Centers  # with their masses, on the host: where partial_fit goes on
+    n_iter_: int
+    objective_history_: np.ndarray
 
     @property
     @abstractmethod
@@ -139,7 +142,7 @@ class BaseKMeans(
                 C = initial_centers(
                     self.init, lloyd, n_centers, X, max_iter=self.max_iter, tol=self.tol
                 )
-                old, n_iter, history = lloyd.start(C), 0, ()
+                old, n_iter, history = lloyd.start(C), 0, np.empty(0)
             else:
                 check_model_device(self, rows, self.cluster_centers_)
                 lloyd = Lloyd(rows, weights, self._rule, rng, **self._rule_settings())
@@ -227,10 +230,12 @@ class BaseKMeans(
         """Return the problem to solve; Euclidean distances are taken from a point among the rows."""
         shift = None
         if not (self._rule.unit_centers or rows.sparse):
-            shift = useful_shift(draw_rows(rows, weights, 1000, rng)[0])
+            shift = useful_shift(rows.glance())
             shift = None if shift is None else shift.astype(rows.dtype)
-        refill = self.empty == "data"
-        return Lloyd(rows, weights, self._rule, rng, shift, refill=refill, **self._rule_settings())
+        settings = self._rule_settings()
+        # The polar factor gives every orthogonal centre a direction of its own, rows or none.
+        refill = self.empty == "data" and not settings.get("orthogonal", False)
+        return Lloyd(rows, weights, self._rule, rng, shift, refill=refill, **settings)
 
     def _run(self, lloyd: Lloyd, n_centers: int, X: Any, task: Progress) -> LoopResult:
         C = initial_centers(self.init, lloyd, n_centers, X, max_iter=self.max_iter, tol=self.tol)
@@ -298,7 +303,7 @@ class BaseKMeans(
                 "than clusters, or too few rows for the number of features, or the data is not "
                 "normalised and whitened as this rule expects; lower n_clusters, or use empty='drop'",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
 
     def __sklearn_tags__(self) -> Any:

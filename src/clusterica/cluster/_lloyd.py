@@ -91,7 +91,9 @@ class Lloyd:
         """Renew the centres from all rows at once."""
         total = self.sums(self.rows, self.weights, old.C)
         first_mass = self.rows.place(self._first_mass(old.C.shape[0]))
-        new = renew(total, old._replace(mass=first_mass), rule=self.rule, orthogonal=self.orthogonal)
+        new = renew(
+            total, old._replace(mass=first_mass), rule=self.rule, orthogonal=self.orthogonal
+        )
         return self._finished_step(old, new, float(total.gain))
 
     def batch_step(self, old: Centers, *, batch_size: int) -> Step:

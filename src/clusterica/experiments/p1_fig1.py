@@ -132,7 +132,7 @@ def _rows(raw: Learned, white: Learned) -> list[tuple[str, str, float, float]]:
 
 def _picture(raw: Learned, white: Learned) -> Picture:
     """Draw both sets of centroids side by side."""
-    figure, (left, right) = side_by_side(2, width=9.6, height=5.1)
+    figure, (left, right) = side_by_side(2, width=9.6, height=5.0)
     FiltersDisplay(raw.centers).plot(ax=left, title="Not whitened")
     FiltersDisplay(white.centers).plot(ax=right, title="Whitened")
     return Picture(

@@ -6,6 +6,7 @@ array API; NumPy and CSR blocks go to its compiled twin in :mod:`clusterica.ops.
 
 from __future__ import annotations
 
+import array_api_extra as xpx
 import numpy as np
 
 from clusterica.arrays import namespace_of
@@ -83,9 +84,7 @@ def _segment_sum(X: Array, labels: Array, n_segments: int) -> Array:
     if hasattr(X, "index_add"):  # torch: one pass over X in place of a second matrix product
         empty = xp.zeros((n_segments, X.shape[1]), dtype=X.dtype, device=X.device)
         return empty.index_add(0, labels, X)
-    segments = xp.arange(n_segments, dtype=labels.dtype, device=labels.device)
-    one_hot = xp.astype(labels[:, None] == segments[None, :], X.dtype)
-    return one_hot.T @ X
+    return xpx.one_hot(labels, n_segments, dtype=X.dtype, xp=xp).T @ X
 
 
 def scores(X: Array, C: Array) -> Array:

@@ -21,7 +21,8 @@ def moments(X: Array, about: Array) -> Moments:
     """Return the moments of a block: count, shape (n_features,), shape (n_features, n_features)."""
     centred = X - about
     xp = namespace_of(X)
-    return Moments(xp.asarray(float(X.shape[0])), xp.sum(centred, axis=0), centred.T @ centred)
+    n = xp.asarray(float(X.shape[0]), device=X.device)
+    return Moments(n, xp.sum(centred, axis=0), centred.T @ centred)
 
 
 def mean_and_covariance(total: Moments, about: Array) -> tuple[Array, Array]:

@@ -6,7 +6,7 @@ A centre c with mass m stands for a sum ``m c`` of rows seen before; new sums ar
     unit centres           c <- (m c + sum) / |m c + sum|,        m <- |m c + sum|
     unit and orthogonal    C <- polar factor of (m C + sums),     m <- |m c + sum|
 
-A full step starts from mass 0, or from the damping of Coates & Ng (2012), section 2.3. Batches carry
+A full step starts from mass 0, or from the damping of Coates & Ng (2012), section 2.2. Batches carry
 the mass on, so that the damped update becomes the online rule.
 """
 
@@ -43,7 +43,10 @@ def renew(total: LloydSums, old: Centers, *, rule: Rule, orthogonal: bool = Fals
         C = xp.where(filled[:, None], M / xp.where(filled, mass, 1.0)[:, None], C)
     else:
         mass = row_lengths(M)
-        C = polar_factor(M) if orthogonal else unit_rows(M, fallback=C)
+        if orthogonal:
+            C = polar_factor(xp.where((mass > 0)[:, None], M, C))
+        else:
+            C = unit_rows(M, fallback=C)
     return Centers(xp.astype(C, old.C.dtype), mass, total.counts)
 
 

@@ -40,7 +40,9 @@ def spectrum(covariance: Array) -> Spectrum:
     return Spectrum(xp.clip(values, min=0), vectors, rank)
 
 
-def whiten_by_spectrum(s: Spectrum, *, eps: float, n_components: int, rotate_back: bool) -> Whitening:
+def whiten_by_spectrum(
+    s: Spectrum, *, eps: float, n_components: int, rotate_back: bool
+) -> Whitening:
     """Return the zca (rotate_back) or pca whitening; directions without variance and eps are left out."""
     xp = namespace_of(s.values)
     V = s.vectors[:, :n_components]

@@ -79,7 +79,9 @@ class ContrastNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self
         """
         rows = check_rows(self, X, reset=True)
-        self.eps_ = _PIXEL_EPS * (_range(rows) / _PIXEL_RANGE) ** 2 if self.eps == "auto" else self.eps
+        self.eps_ = (
+            _PIXEL_EPS * (_range(rows) / _PIXEL_RANGE) ** 2 if self.eps == "auto" else self.eps
+        )
         self._warn_if_flat(rows)
         return self
 
@@ -103,9 +105,7 @@ class ContrastNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def _warn_if_flat(self, rows: Rows) -> None:
         """Look at some rows: a spread far under 1 means that eps swamps their variance."""
-        step = max(1, rows.n_rows // 1000)
-        sample = rows.take(np.arange(0, rows.n_rows, step))
-        normalized = normalize_contrast(sample.astype(np.float64), eps=self.eps_)
+        normalized = normalize_contrast(rows.glance().astype(np.float64), eps=self.eps_)
         spread = float(np.median(normalized.std(axis=1)))
         if self.eps_ > 0 and 0 < spread < _SMALL_SPREAD:
             warnings.warn(

@@ -16,6 +16,7 @@ from clusterica.arrays import (
     get_config,
     map_reduce,
     map_rows,
+    namespace_of,
     to_host,
 )
 from clusterica.arrays._namespace import Array
@@ -203,7 +204,9 @@ class Whitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
                 "budget with clusterica.config_context(memory=...)"
             )
         if self.n_components is not None and self.method == "cholesky":
-            raise ValueError("n_components can't be used with method='cholesky'; use 'zca' or 'pca'")
+            raise ValueError(
+                "n_components can't be used with method='cholesky'; use 'zca' or 'pca'"
+            )
         if self.n_components is not None and self.n_components > d:
             raise ValueError(f"n_components={self.n_components} must be at most n_features={d}")
         if isinstance(self.eps, str):
@@ -213,7 +216,7 @@ class Whitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         """Set the fitted attributes from moments about the mean (their `first` is the mean)."""
         covariance = total.second / (total.n - 1)
         s = spectrum(covariance)
-        mean_eigenvalue = float(s.values.mean())
+        mean_eigenvalue = float(namespace_of(s.values).mean(s.values))
         eps = self.eps if not isinstance(self.eps, str) else _percentage(self.eps) * mean_eigenvalue
         matrices = self._whitening(covariance, s, float(eps))
 
@@ -221,7 +224,10 @@ class Whitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             return rows.export(np.asarray(to_host(values), dtype=rows.dtype))
 
         self._moments = Moments(*(to_host(m) for m in total))
-        self.whitening_, self.dewhitening_ = export(matrices.whitening), export(matrices.dewhitening)
+        self.whitening_, self.dewhitening_ = (
+            export(matrices.whitening),
+            export(matrices.dewhitening),
+        )
         self.eigenvalues_, self.mean_ = export(s.values), export(total.first)
         self.covariance_ = export(covariance)
         self.eps_, self.rank_ = float(eps), s.rank
@@ -268,8 +274,7 @@ def _percentage(text: str) -> float:
 
 def _moments_about_mean(rows: Rows) -> Moments:
     """Return n, the mean, and the sums of products about it, in float64, from one walk."""
-    few = np.linspace(0, rows.n_rows - 1, num=min(rows.n_rows, 1000), dtype=np.int64)
-    about = rows.take(np.unique(few)).mean(axis=0, dtype=np.float64).astype(rows.dtype)
+    about = rows.glance().mean(axis=0, dtype=np.float64).astype(rows.dtype)
     row_bytes = rows.n_features * rows.dtype.itemsize
     total = map_reduce(moments, rows, about, row_bytes=row_bytes)
     about = rows.place(about.astype(np.float64))
