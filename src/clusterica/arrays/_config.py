@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import joblib
+from clusterica.arrays._sklearn import count_threads
 
 _UNITS = {"": 1, "B": 1}
 _UNITS |= {f"{p}iB": 1024**i for i, p in enumerate("KMGT", 1)}
@@ -27,10 +27,11 @@ class Config:
     @property
     def n_threads(self) -> int:
         """Number of worker threads: the one asked for, or the cores this process may use."""
-        return self.threads or joblib.cpu_count()
+        return self.threads or count_threads()
 
 
 _default = Config()
+_KEEP: Any = object()  # stands for a setting that is not given, since None is a value
 _active: ContextVar[Config | None] = ContextVar("clusterica_config", default=None)
 
 
@@ -50,33 +51,39 @@ def get_config() -> dict[str, Any]:
     return asdict(active_config())
 
 
-def set_config(**settings: Any) -> None:
+def set_config(
+    *, memory: str | int = _KEEP, threads: int | None = _KEEP, device: str | None = _KEEP
+) -> None:
     """Change the settings of the whole process.
 
     Parameters
     ----------
-    **settings
-        Any of the parameters of :func:`config_context`.
+    memory, threads, device
+        As in :func:`config_context`; what is not given stays as it is.
     """
     global _default
-    _default = _changed(_default, settings)
+    _default = _changed(_default, memory=memory, threads=threads, device=device)
 
 
 @contextmanager
-def config_context(**settings: Any) -> Iterator[None]:
-    """Change settings inside a ``with`` block.
+def config_context(
+    *, memory: str | int = _KEEP, threads: int | None = _KEEP, device: str | None = _KEEP
+) -> Iterator[None]:
+    """Change settings inside a ``with`` block; what is not given stays as it is.
 
     Parameters
     ----------
-    memory : str or int, default="512MiB"
+    memory : str or int
         Budget of working memory for the blocks of rows in flight, such as ``"2GiB"`` or a number of
-        bytes. The data itself, the results and the learned parameters come on top.
-    threads : int or None, default=None
-        Worker threads on the CPU; None takes every core this process may use.
-    device : str or None, default=None
+        bytes; ``"512MiB"`` at first. The data itself, the results and the learned parameters come on
+        top.
+    threads : int or None
+        Worker threads on the CPU; None, the setting at first, takes every core this process may use,
+        or as many as the environment variable OMP_NUM_THREADS says.
+    device : str or None
         A torch device such as ``"cuda"`` through which arrays in host memory are streamed block by
-        block, so that they may be larger than its memory. None computes where the data lives. Data
-        that is on a device already stays there in either case.
+        block, so that they may be larger than its memory. None, the setting at first, computes where
+        the data lives. Data that is on a device already stays there in either case.
 
     Examples
     --------
@@ -85,21 +92,17 @@ def config_context(**settings: Any) -> Iterator[None]:
     ...     clusterica.get_config()["memory"]
     67108864
     """
-    token = _active.set(_changed(active_config(), settings))
+    token = _active.set(_changed(active_config(), memory=memory, threads=threads, device=device))
     try:
         yield
     finally:
         _active.reset(token)
 
 
-def _changed(config: Config, settings: dict[str, Any]) -> Config:
-    unknown = set(settings) - set(asdict(config))
-    if unknown:
-        raise TypeError(
-            f"unknown setting {sorted(unknown)[0]!r}; the settings are {sorted(asdict(config))}"
-        )
+def _changed(config: Config, **settings: Any) -> Config:
+    settings = {name: value for name, value in settings.items() if value is not _KEEP}
     if "memory" in settings:
-        settings = settings | {"memory": parse_bytes(settings["memory"])}
+        settings["memory"] = parse_bytes(settings["memory"])
     threads = settings.get("threads")
     if threads is not None and (not isinstance(threads, int) or threads < 1):
         raise ValueError(f"threads={threads!r} must be a positive integer, or None for every core")

@@ -40,6 +40,8 @@ class Rows(ABC):
     """An array of the library and device in which results are returned."""
     sparse: bool = False
     """Whether blocks are CSR."""
+    indexable: bool = False
+    """Whether single rows can be reached without a walk over all of them."""
 
     @abstractmethod
     def blocks(self, size: int) -> Iterator[Block]:
@@ -69,6 +71,8 @@ class Rows(ABC):
 
 class ArrayRows(Rows):
     """Rows of an array that can be sliced: NumPy, memory map, CSR, or a tensor on a device."""
+
+    indexable = True
 
     def __init__(self, X: Array, dtype: Any = None) -> None:
         self.n_rows, self.n_features = X.shape
@@ -183,7 +187,7 @@ class StreamedRows(Rows):
     def __init__(self, rows: Rows, device: str) -> None:
         self._rows = rows
         self.n_rows, self.n_features, self.dtype = rows.n_rows, rows.n_features, rows.dtype
-        self.reference = rows.reference
+        self.reference, self.indexable = rows.reference, rows.indexable
         self._anchor = _on_torch_device(np.empty(0, rows.dtype), device)
 
     @property
@@ -228,7 +232,7 @@ def shuffled_batches(
     rows: Rows, size: int, rng: np.random.Generator
 ) -> Iterator[tuple[np.ndarray, Rows]]:
     """Yield every row once, in batches: drawn at random from arrays, in order from other sources."""
-    if isinstance(rows, ArrayRows):
+    if rows.indexable:
         order = rng.permutation(rows.n_rows)
         for start in range(0, rows.n_rows, size):
             indices = np.sort(order[start : start + size])

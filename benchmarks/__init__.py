@@ -1,0 +1,1 @@
+"""Comparisons with other libraries: contenders interleaved in one run, medians and ratios reported."""

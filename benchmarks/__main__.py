@@ -1,0 +1,7 @@
+"""Run the CPU comparisons and write their figures: ``python -m benchmarks [--quick]``."""
+
+from benchmarks import kmeans, tables
+
+if __name__ == "__main__":
+    kmeans.main()
+    tables.main()

@@ -1,0 +1,149 @@
+"""One contender in a process of its own: it makes the data, then fits or multiplies on demand.
+
+Each process has its own BLAS and its own environment, holds its own copy of the same data, and sleeps
+while the others run. It is spoken to in lines of JSON on its standard input and output.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import threadpoolctl
+
+Run = Callable[[int], None]  # takes the number of iterations
+
+
+def clusterica_fit(X: np.ndarray, C: np.ndarray, kind: str) -> Run:
+    """Return a fit of one rule of ours, from the given centres."""
+    from clusterica.cluster import CosineKMeans, KMeans, SphericalKMeans
+
+    k = len(C)
+    make = {
+        "euclidean": lambda n: KMeans(k, init=C, max_iter=n, tol=0),
+        "gain-shape": lambda n: SphericalKMeans(k, init=C, max_iter=n, tol=0),
+        "direction": lambda n: SphericalKMeans(k, signed=False, init=C, max_iter=n, tol=0),
+        "cosine": lambda n: CosineKMeans(k, init=C[: k // 2], max_iter=n, tol=0),
+    }[kind]
+    return lambda n: _check_iterations(make(n).fit(X).n_iter_, n)
+
+
+def sklearn_fit(X: np.ndarray, C: np.ndarray, kind: str) -> Run:
+    """Return a fit of scikit-learn's KMeans."""
+    from sklearn.cluster import KMeans
+
+    def run(n: int) -> None:
+        model = KMeans(len(C), init=C, n_init=1, max_iter=n, tol=0, algorithm="lloyd", copy_x=False)
+        _check_iterations(model.fit(X).n_iter_, n)
+
+    return run
+
+
+def faiss_fit(X: np.ndarray, C: np.ndarray, kind: str) -> Run:
+    """Return a training of faiss.Kmeans on all rows."""
+    import faiss
+
+    faiss.omp_set_num_threads(2)
+
+    def run(n: int) -> None:
+        k, d = C.shape
+        model = faiss.Kmeans(
+            d, k, niter=n, max_points_per_centroid=len(X), min_points_per_centroid=1, seed=0
+        )
+        model.train(X, init_centroids=C)
+
+    return run
+
+
+def gemm(X: np.ndarray, C: np.ndarray, kind: str) -> Run:
+    """Return bare products of all rows with all centres, as one way of cutting them up.
+
+    ``kind`` is ``"MiB orientation"``: blocks of that many MiB of scores on two threads with one BLAS
+    thread each, or BLAS's own two threads if it ends in ``"blas"``.
+    """
+    size, orientation, who = kind.split()
+    k = len(C)
+    b = int(np.clip(float(size) * 2**20 // (X.itemsize * k), 32, len(X)))
+    own_threads = who == "blas"
+
+    def part(start: int, stop: int) -> None:
+        S = np.empty(k * b, X.dtype)
+        for i in range(start, stop, b):
+            block = X[i : min(i + b, stop)]
+            if orientation == "CX":
+                np.matmul(C, block.T, out=S[: k * len(block)].reshape(k, len(block)))
+            else:
+                np.matmul(block, C.T, out=S[: k * len(block)].reshape(len(block), k))
+
+    def run(n: int) -> None:
+        with threadpoolctl.threadpool_limits(2 if own_threads else 1, user_api="blas"):
+            for _ in range(n):
+                if own_threads:
+                    part(0, len(X))
+                else:
+                    half = len(X) // 2
+                    with ThreadPoolExecutor(2) as pool:
+                        list(pool.map(part, (0, half), (half, len(X))))
+
+    return run
+
+
+FITS = {"clusterica": clusterica_fit, "sklearn": sklearn_fit, "faiss": faiss_fit, "gemm": gemm}
+
+
+def _check_iterations(done: int, asked: int) -> None:
+    if done != asked:
+        raise RuntimeError(f"the fit ended after {done} of {asked} iterations; use other data")
+
+
+def _reset_peak() -> None:
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def _peak_bytes() -> int:
+    status = Path("/proc/self/status")
+    if status.exists():
+        line = next(x for x in status.read_text().splitlines() if x.startswith("VmHWM"))
+        return int(line.split()[1]) * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _resident_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize()
+
+
+def serve(library: str) -> None:
+    """Answer requests: make the data of a shape, warm up, time n iterations."""
+    X = C = np.empty((0, 0), np.float32)
+    for line in sys.stdin:
+        request: dict[str, Any] = json.loads(line)
+        if request["do"] == "data":
+            n, d, k = request["shape"]
+            rng = np.random.default_rng(0)
+            X, C = np.empty((0, 0), np.float32), np.empty((0, 0), np.float32)
+            X = rng.standard_normal((n, d), dtype=np.float32)
+            C = X[rng.choice(n, k, replace=False)].copy()
+            answer: dict[str, Any] = {}
+        else:
+            run = FITS[library](X, C, request["kind"])
+            _reset_peak()
+            before = _resident_bytes()
+            started = time.perf_counter()
+            run(request["iterations"])
+            answer = {
+                "seconds": time.perf_counter() - started,
+                "extra_bytes": _peak_bytes() - before,
+            }
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1])

@@ -1,0 +1,188 @@
+"""Ten iterations of K-means against scikit-learn, faiss and the bare matrix product of the same BLAS.
+
+Two threads, float32, the same data and start for all. All contenders are loaded at once and take turns,
+so that a noisy neighbour disturbs them alike; medians and ratios of medians are reported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.machine import describe
+
+RESULTS = Path(__file__).parent / "results"
+SHAPES = [
+    (400_000, 108, 1600),
+    (100_000, 108, 6000),
+    (100_000, 256, 256),
+    (500_000, 100, 200),
+    (5_000_000, 50, 100),
+]
+ITERATIONS, FEWER = 10, 2
+RULES = ("euclidean", "gain-shape", "direction", "cosine")
+GEMMS = [
+    f"{size} {orientation} threads" for size in (0.5, 1, 2, 4, 8) for orientation in ("CX", "XC")
+] + [f"{size} {orientation} blas" for size in (8, 64) for orientation in ("CX", "XC")]
+CONTENDERS = {
+    "clusterica": ("clusterica", {}),
+    "scikit-learn": ("sklearn", {}),
+    "faiss": ("faiss", {}),
+    "faiss, SkylakeX": ("faiss", {"OPENBLAS_CORETYPE": "SkylakeX"}),
+    "gemm": ("gemm", {}),
+}
+
+
+class Contender:
+    """A process that fits on demand."""
+
+    def __init__(self, library: str, environment: dict[str, str]) -> None:
+        threads = {"OMP_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "2", "NUMBA_NUM_THREADS": "2"}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.contenders", library],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | threads | environment,
+        )
+
+    def ask(self, **request: Any) -> dict[str, Any]:
+        """Send a request and wait for its answer."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(json.dumps(request), file=self._process.stdin, flush=True)
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError("a contender died; its error is above")
+        return json.loads(line)
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.communicate()
+
+
+def measure(shape: tuple[int, int, int], repeats: int) -> dict[str, Any]:
+    """Time all contenders in turns on one shape."""
+    contenders = {name: Contender(*settings) for name, settings in CONTENDERS.items()}
+    try:
+        jobs = [("clusterica", rule, n) for rule in RULES for n in (FEWER, ITERATIONS)]
+        jobs += [
+            (name, "euclidean", n)
+            for name in ("scikit-learn", "faiss", "faiss, SkylakeX")
+            for n in (FEWER, ITERATIONS)
+        ]
+        seconds: dict[tuple, list[float]] = {job: [] for job in jobs}
+        extra: dict[tuple, int] = {}
+        for contender in contenders.values():
+            contender.ask(do="data", shape=shape)
+        gemms, half_gemms = [], []
+        for turn in range(-1, repeats):  # the first turn warms up: compilation, caches, page faults
+            for name, kind, n in jobs:
+                answer = contenders[name].ask(do="run", kind=kind, iterations=n)
+                if turn >= 0:
+                    seconds[name, kind, n].append(answer["seconds"])
+                    extra[name, kind, n] = max(answer["extra_bytes"], extra.get((name, kind, n), 0))
+            gemms.append(
+                {
+                    k: contenders["gemm"].ask(do="run", kind=k, iterations=2)["seconds"] / 2
+                    for k in GEMMS
+                }
+            )
+        n_rows, d, k = shape
+        contenders["gemm"].ask(do="data", shape=(n_rows, d, k // 2))
+        for _ in range(max(3, repeats // 2)):
+            half_gemms.append(
+                {
+                    g: contenders["gemm"].ask(do="run", kind=g, iterations=2)["seconds"] / 2
+                    for g in GEMMS
+                }
+            )
+    finally:
+        for contender in contenders.values():
+            contender.close()
+    return _row(shape, seconds, extra, gemms[1:], half_gemms)
+
+
+def _row(
+    shape: tuple, seconds: dict, extra: dict, gemms: list[dict], half_gemms: list[dict]
+) -> dict[str, Any]:
+    n, d, k = shape
+    best_gemm = min(median(g[kind] for g in gemms) for kind in GEMMS)
+    best_half = min(median(g[kind] for g in half_gemms) for kind in GEMMS)
+    row: dict[str, Any] = {
+        "shape": shape,
+        "gemm_gflops": 2e-9 * n * d * k / best_gemm,
+        "half_gemm_gflops": 1e-9 * n * d * k / best_half,
+        "fits": [],
+    }
+    whole = {job[:2]: median(s) for job, s in seconds.items() if job[2] == ITERATIONS}
+    slope = {
+        job[:2]: (whole[job[:2]] - median(s)) / (ITERATIONS - FEWER)
+        for job, s in seconds.items()
+        if job[2] == FEWER
+    }
+    for (name, kind), fit in whole.items():
+        # Ours and scikit-learn's assign all rows once more at the end; faiss does not.
+        passes = ITERATIONS + (0 if name.startswith("faiss") else 1)
+        product = best_half if kind == "cosine" else best_gemm
+        row["fits"].append(
+            {
+                "library": name,
+                "rule": kind,
+                "fit_seconds": fit,
+                "iteration_seconds": slope[name, kind],
+                "share_of_gemm_fit": product * passes / fit,
+                "share_of_gemm_iteration": product / slope[name, kind],
+                "extra_mib": extra[name, kind, ITERATIONS] / 2**20,
+                "all_fit_seconds": sorted(seconds[name, kind, ITERATIONS]),
+            }
+        )
+    ours = whole["clusterica", "euclidean"]
+    for name in ("scikit-learn", "faiss", "faiss, SkylakeX"):
+        row[f"faster_than_{name}_fit"] = whole[name, "euclidean"] / ours
+        row[f"faster_than_{name}_iteration"] = (
+            slope[name, "euclidean"] / slope["clusterica", "euclidean"]
+        )
+    return row
+
+
+def main() -> None:
+    """Measure and write ``results/kmeans-cpu.json``."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument(
+        "--quick", action="store_true", help="a fraction of the rows and clusters, for a try"
+    )
+    parser.add_argument("--shapes", type=int, nargs="*", help="which shapes, from 0")
+    options = parser.parse_args()
+    chosen = SHAPES if options.shapes is None else [SHAPES[i] for i in options.shapes]
+    target = RESULTS / ("kmeans-quick.json" if options.quick else "kmeans-cpu.json")
+    known = json.loads(target.read_text())["rows"] if target.exists() else []
+    for shape in chosen:
+        n, d, k = shape
+        row = measure((n // 25, d, k // 40) if options.quick else shape, options.repeats)
+        known = [r for r in known if tuple(r["shape"]) != tuple(row["shape"])] + [row]
+        summary = {key: round(v, 2) for key, v in row.items() if isinstance(v, float)}
+        print(row["shape"], summary, flush=True)
+        for fit in row["fits"]:
+            print("   ", {k: round(v, 3) if isinstance(v, float) else v for k, v in fit.items()})
+        RESULTS.mkdir(exist_ok=True)
+        order = {s: i for i, s in enumerate(SHAPES)}
+        known.sort(key=lambda r: order.get(tuple(r["shape"]), 99))
+        report = {
+            "machine": describe(),
+            "threads": 2,
+            "iterations": ITERATIONS,
+            "repeats": options.repeats,
+        }
+        target.write_text(json.dumps(report | {"rows": known}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
