@@ -1,0 +1,143 @@
+"""Write the measured figures into the README and the docs, from the results files alone."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from benchmarks.kmeans import RESULTS
+
+ROOT = Path(__file__).parent.parent
+README, PAGE = ROOT / "README.md", ROOT / "docs" / "benchmarks.rst"
+RULES = {
+    "euclidean": "KMeans",
+    "gain-shape": "SphericalKMeans",
+    "direction": "SphericalKMeans(signed=False)",
+    "cosine": "CosineKMeans",
+}
+
+
+def shape_name(shape: list[int]) -> str:
+    """Return ``400,000 x 108, k = 1,600``."""
+    n, d, k = shape
+    return f"{n:,} x {d}, k = {k:,}"
+
+
+def readme_table(report: dict[str, Any]) -> str:
+    """Return the short table of the README, in Markdown."""
+    lines = [
+        "## Speed",
+        "",
+        f"Ten iterations of `KMeans` on {report['threads']} threads of an {report['machine']['cpu']} "
+        f"processor, float32, the same start for all; medians of {report['repeats']}, contenders "
+        "interleaved. Written by `make bench`; the docs have the rest.",
+        "",
+        "| rows x features, clusters | fit | than scikit-learn | than faiss (its best kernels) "
+        "| of the bare matrix product | memory over the data |",
+        "|---|--:|--:|--:|--:|--:|",
+    ]
+    for row in report["rows"]:
+        fit = next(f for f in row["fits"] if f["rule"] == "euclidean")
+        faiss = min(row["faster_than_faiss_fit"], row["faster_than_faiss, SkylakeX_fit"])
+        lines.append(
+            f"| {shape_name(row['shape'])} | {fit['fit_seconds']:.2f} s "
+            f"| {row['faster_than_scikit-learn_fit']:.1f} x | {faiss:.1f} x "
+            f"| {fit['share_of_gemm_fit']:.0%} | {fit['extra_mib']:.0f} MiB |"
+        )
+    return "\n".join(lines)
+
+
+def rst_table(columns: list[str], rows: list[list[str]]) -> list[str]:
+    """Return a list-table."""
+    lines = [".. list-table::", "   :header-rows: 1", ""]
+    for row in [columns, *rows]:
+        lines += [f"   {'*' if i == 0 else ' '} - {cell}" for i, cell in enumerate(row)]
+    return [*lines, ""]
+
+
+def cpu_section(report: dict[str, Any]) -> list[str]:
+    """Return the CPU figures: every rule, every contender."""
+    machine = report["machine"]
+    versions = ", ".join(f"{k} {v}" for k, v in machine["libraries"].items())
+    lines = [
+        "K-means on the CPU",
+        "------------------",
+        "",
+        f"{report['iterations']} iterations, {report['threads']} threads, float32, on {machine['cpu']}, "
+        f"with {versions}; BLAS of NumPy: {'; '.join(machine['blas'])}. Medians of {report['repeats']} "
+        "runs; all contenders are loaded at once and take turns. clusterica and scikit-learn assign all "
+        "rows once more at the end, faiss does not. *Iteration* is the slope between 2 and "
+        f"{report['iterations']} iterations. *Of product* is the time of the best bare matrix products of "
+        "NumPy's BLAS, measured in the same run, as a share of the fit's; memory is the peak over the data.",
+        "",
+    ]
+    for row in report["rows"]:
+        lines += [
+            f"**{shape_name(row['shape'])}** (bare product {row['gemm_gflops']:.0f} GFLOP/s)",
+            "",
+        ]
+        table = [
+            [
+                f"{f['library']} {RULES[f['rule']] if f['library'] == 'clusterica' else ''}".strip(),
+                f"{f['fit_seconds']:.2f} s",
+                f"{1000 * f['iteration_seconds']:.0f} ms",
+                f"{f['share_of_gemm_fit']:.0%}",
+                f"{f['share_of_gemm_iteration']:.0%}",
+                f"{f['extra_mib']:.0f} MiB",
+            ]
+            for f in row["fits"]
+        ]
+        columns = ["", "fit", "iteration", "of product, fit", "of product, iteration", "memory"]
+        lines += rst_table(columns, table)
+    return lines
+
+
+def gpu_section(report: dict[str, Any]) -> list[str]:
+    """Return the GPU figures."""
+    lines = [
+        "K-means on the GPU",
+        "------------------",
+        "",
+        f"{report['iterations']} iterations on one {report['gpu']}, float32 tensors, torch "
+        f"{report['machine']['libraries']['torch']}; medians of {report['repeats']} by CUDA events. The "
+        "code is the plain array-API text, without fused kernels: it writes all scores to memory. *Labels "
+        "off* is the share of rows whose label differs from that of the same step in float64.",
+        "",
+    ]
+    table = [
+        [
+            shape_name(row["shape"]),
+            f["rule"].replace("_", "-"),
+            f"{f['fit_seconds']:.3f} s",
+            f"{f['tflops']:.1f}",
+            f"{row['gemm_tflops']:.1f}",
+            f"{f['labels_differing']:.0e}" if f["labels_differing"] else "0",
+            f"{f['extra_mib']:.0f} MiB",
+        ]
+        for row in report["rows"]
+        for f in row["fits"]
+    ]
+    columns = ["shape", "rule", "fit", "TFLOP/s", "bare product", "labels off", "memory"]
+    return lines + rst_table(columns, table)
+
+
+def main() -> None:
+    """Write the tables."""
+    page = ["Benchmarks", "==========", "", "Written by ``python -m benchmarks``.", ""]
+    cpu, gpu = RESULTS / "kmeans-cpu.json", RESULTS / "kmeans-gpu.json"
+    if cpu.exists():
+        report = json.loads(cpu.read_text())
+        page += cpu_section(report)
+        begin, end = "<!-- benchmark-table -->", "<!-- end of benchmark-table -->"
+        block = f"{begin}\n{readme_table(report)}\n{end}"
+        pattern = f"{re.escape(begin)}(.*{re.escape(end)})?"
+        README.write_text(re.sub(pattern, lambda _: block, README.read_text(), flags=re.DOTALL))
+    if gpu.exists():
+        page += gpu_section(json.loads(gpu.read_text()))
+    PAGE.write_text("\n".join(page))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""What all tests share: hypothesis settings, array libraries, and a clean configuration."""
+
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import settings
+
+import clusterica
+
+# The same examples on every run, so that a failure can be repeated; no clock, CI machines are slow.
+settings.register_profile("clusterica", derandomize=True, deadline=None, max_examples=50)
+settings.load_profile("clusterica")
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+@pytest.fixture(scope="session", params=["numpy", "torch", "strict", "strict-device1"])
+def put(request):
+    """A function that brings a host array to an array library.
+
+    array-api-strict stands in for a GPU: what is not in the standard fails there, and its device1
+    refuses to be mixed with host memory.
+    """
+    if request.param == "numpy":
+        return np.asarray
+    if request.param == "torch":
+        torch = pytest.importorskip("torch")
+        return lambda a: torch.asarray(np.array(a))
+    xp = pytest.importorskip("array_api_strict")
+    device = xp.Device("device1" if request.param == "strict-device1" else "CPU_DEVICE")
+    return lambda a: xp.asarray(np.array(a), device=device)
+
+
+@pytest.fixture
+def keep_config():
+    """Undo what a test changes with set_config."""
+    before = clusterica.get_config()
+    yield
+    clusterica.set_config(**before)
+
+
+@pytest.fixture
+def uninstalled(monkeypatch):
+    """A function that makes modules impossible to import, as if they were not installed."""
+
+    class Absent:
+        def __init__(self, names):
+            self.names = names
+
+        def find_spec(self, name, path=None, target=None):
+            if name.partition(".")[0] in self.names:
+                raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+    def remove(*names):
+        for name in [m for m in sys.modules if m.partition(".")[0] in names]:
+            monkeypatch.delitem(sys.modules, name)
+        monkeypatch.setattr(sys, "meta_path", [Absent(names), *sys.meta_path])
+
+    return remove
