@@ -3,9 +3,7 @@
 import subprocess
 import sys
 
-import pytest
-
-OPTIONAL = ("torch", "dask", "matplotlib", "pandas", "array_api_strict")
+OPTIONAL = ("torch", "dask", "matplotlib", "array_api_strict")
 
 USE = """
 import sys
@@ -29,7 +27,9 @@ sys.meta_path.insert(0, Absent())
 
 
 def run(code):
-    return subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True)
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True
+    )
 
 
 def test_nothing_optional_is_imported():
@@ -41,9 +41,3 @@ def test_nothing_optional_is_imported():
 def test_nothing_optional_is_needed():
     outcome = run(BLOCK.format(names=OPTIONAL) + USE)
     assert outcome.returncode == 0, outcome.stderr
-
-
-@pytest.mark.parametrize("package", ["clusterica", "clusterica.cluster", "clusterica.preprocessing"])
-def test_the_command_line_is_not_imported(package):
-    outcome = run(f"import sys, {package}; print('cyclopts' in sys.modules, 'rich' in sys.modules)")
-    assert outcome.stdout.split() == ["False", "False"], outcome.stderr

@@ -55,7 +55,7 @@ def test_wrong_shapes_of_dask(shape, message):
 @pytest.mark.parametrize("method", ["predict", "transform", "score", "partial_fit"])
 def test_wrong_number_of_features(make, as_kind, method, heavy):
     model = make(4, random_state=0).fit(as_kind(heavy))
-    with pytest.raises(ValueError, match="X has 3 features, but .*KMeans is expecting 4 features"):
+    with pytest.raises(ValueError, match=r"X has 3 features, but .*KMeans is expecting 4 features"):
         getattr(model, method)(as_kind(heavy[:, :3]))
 
 
@@ -138,9 +138,12 @@ def test_blocks_of_another_length_on_the_way(heavy):
         SphericalKMeans(3, random_state=0).fit(blocks)
 
 
-def test_more_rows_on_the_second_walk(heavy):
+@pytest.mark.parametrize("method", ["fit", "partial_fit", "predict", "transform", "score"])
+def test_more_rows_on_the_second_walk(method, heavy):
+    """Told before a row is read that has no weight and no place in the result."""
+    model = SphericalKMeans(3, random_state=0).fit(heavy)
     with pytest.raises(ValueError, match="must give the same blocks each time"):
-        SphericalKMeans(3, random_state=0).fit(Walks([heavy[:100]], [heavy]))
+        getattr(model, method)(Walks([heavy[:100]], [heavy]))
 
 
 # --- Settings --------------------------------------------------------------------------------------

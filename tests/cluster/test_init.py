@@ -113,7 +113,7 @@ def test_rows_of_zeros_are_no_start(make, init, heavy):
     X = np.concatenate([np.zeros((300, 4)), heavy[:10]])
     C = make(4, init=init, random_state=0, max_iter=1).fit(X).cluster_centers_
     np.testing.assert_allclose(np.linalg.norm(C, axis=1), 1)
-    with pytest.raises(ValueError, match="rows that are not zero.*lower n_clusters"):
+    with pytest.raises(ValueError, match=r"rows that are not zero.*lower n_clusters"):
         make(30, init=init, random_state=0).fit(X)
 
 

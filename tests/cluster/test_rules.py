@@ -24,6 +24,11 @@ def code(values, labels, n_centers):
     return S
 
 
+def model_id(value):
+    """Name a case by its estimator alone: a function has another address in every process."""
+    return "" if callable(value) else str(value)
+
+
 def euclidean_step(X, C):
     S = code(1.0, cdist(X, C).argmin(axis=1), len(C))
     return (S.T @ X) / S.sum(axis=0)[:, None]
@@ -71,7 +76,7 @@ def orthogonal_step(X, C):
         (CosineKMeans(8), axis_step),
         (CosineKMeans(8, orthogonal=True), orthogonal_step),
     ],
-    ids=str,
+    ids=model_id,
 )
 @pytest.mark.parametrize("n_iter", [1, 3])
 def test_iterations_by_hand(model, step, n_iter, heavy, start):
@@ -102,7 +107,7 @@ def test_antipodal_pairs(heavy, start):
         ),
         (CosineKMeans(8), lambda X, C: (X @ C.T).max(axis=1).mean()),
     ],
-    ids=str,
+    ids=model_id,
 )
 def test_objective_by_hand(model, objective, heavy, start, fitted_objective):
     model.set_params(init=start, max_iter=5, tol=0).fit(heavy)
@@ -187,7 +192,7 @@ def test_inertia_of_tight_clusters(dtype, width):
     model = KMeans(3, init=X[[0, 50, 100]]).fit(X)
     parts = X.reshape(3, 50, 2).astype(np.float64)
     true = ((parts - parts.mean(axis=1, keepdims=True)) ** 2).sum()
-    assert model.inertia_ == pytest.approx(true, rel=0.1)
+    assert model.inertia_ == pytest.approx(true, rel=0.1, abs=0)
 
 
 def test_float32_distances_to_tight_clusters():

@@ -1,5 +1,7 @@
 """The same result wherever the rows live, in whatever order, blocks and threads they are walked."""
 
+import pickle
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -121,6 +123,24 @@ def test_dask_with_an_empty_chunk(heavy):
     assert_same_model(model, expected, 1e-9)
 
 
+def test_a_model_of_dask_can_be_pickled(heavy):
+    X = pytest.importorskip("dask.array").from_array(heavy, chunks=(100, 4))
+    model = KMeans(3, random_state=0).fit(X)
+    copy = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(copy.predict(heavy), to_host(model.labels_))
+
+
+def test_csr_with_repeated_entries(make):
+    """Entries of one place add up, as SciPy has it: here (2 + 3) e_0 + e_1 and e_0 + 4 e_1."""
+    data, columns = np.array([2.0, 1.0, 3.0, 4.0, 1.0]), np.array([0, 1, 0, 1, 0])
+    X = sparse.csr_array((data, columns, np.array([0, 3, 5])), shape=(2, 2))
+    n_clusters = 2 if isinstance(make(2), CosineKMeans) else 1
+    model = make(n_clusters, init=np.eye(1, 2), max_iter=3).fit(X)
+    expected = make(n_clusters, init=np.eye(1, 2), max_iter=3).fit(X.toarray())
+    assert_same_model(model, expected, 1e-9)
+    assert len(X.data) == 5  # and the user's matrix is left alone
+
+
 def test_dask_of_unknown_length(heavy):
     da = pytest.importorskip("dask.array")
     X = da.from_array(heavy, chunks=(100, 4))
@@ -195,6 +215,8 @@ def test_several_blocks_of_float32_keep_their_digits():
         ("bool", "float32"),
         ("int32", "float64"),
         ("int64", "float64"),
+        (">f4", "float32"),
+        (">f8", "float64"),
     ],
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

@@ -10,7 +10,9 @@ from clusterica.preprocessing import ContrastNormalizer, Whitener
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.gpu
 
-X = np.random.default_rng(0).laplace(size=(20_000, 12)) @ np.random.default_rng(1).normal(size=(12, 12))
+X = np.random.default_rng(0).laplace(size=(20_000, 12)) @ np.random.default_rng(1).normal(
+    size=(12, 12)
+)
 ESTIMATORS = [
     KMeans(7, max_iter=5, random_state=0),
     KMeans(7, max_iter=2, batch_size=1000, random_state=0),
@@ -57,7 +59,7 @@ def test_host_array_streamed_through_the_device(estimator):
     np.testing.assert_allclose(result, expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("fit_on,use_on", [("cpu", "cuda"), ("cuda", "cpu")])
+@pytest.mark.parametrize(("fit_on", "use_on"), [("cpu", "cuda"), ("cuda", "cpu")])
 def test_data_on_another_device_than_the_model_is_refused(fit_on, use_on):
     model = KMeans(3, random_state=0).fit(torch.asarray(X, device=fit_on))
     with pytest.raises(ValueError, match="fitted on device"):

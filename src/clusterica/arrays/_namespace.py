@@ -45,6 +45,8 @@ def to_host(X: Array) -> Any:
         return (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy()
     if array_api_compat.is_dask_array(X):
         return X.compute()
+    if not array_api_compat.is_array_api_obj(X):
+        return np.asarray(X)
     if array_api_compat.is_cupy_array(X):
         return array_api_compat.to_device(X, "cpu")
     home = array_api_compat.array_namespace(X).__array_namespace_info__().default_device()
@@ -56,12 +58,15 @@ def to_like(values: Array, reference: Array) -> Array:
     if is_host_array(reference):
         return to_host(values)
     xp = namespace_of(reference)
-    return xp.asarray(to_host(values), device=device_of(reference))
+    values = np.ascontiguousarray(to_host(values))
+    # torch shares memory with NumPy where it can, and must not with what is read-only.
+    values = values if values.flags.writeable else values.copy()
+    return xp.asarray(values, device=device_of(reference))
 
 
 def working_dtype(dtype: Any) -> np.dtype[Any]:
     """Return the NumPy dtype to compute in: float32 where it holds every value of the input, else float64."""
-    name = str(dtype).rsplit(".", maxsplit=1)[-1]
+    name = dtype.name if isinstance(dtype, np.dtype) else str(dtype).rsplit(".", maxsplit=1)[-1]
     exact_in_float32 = (
         "float32",
         "float16",

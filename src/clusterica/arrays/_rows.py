@@ -79,6 +79,9 @@ class ArrayRows(Rows):
         self.dtype = working_dtype(X.dtype) if dtype is None else np.dtype(dtype)
         self.reference = np.empty(0, self.dtype) if is_host_array(X) else X
         self.sparse = sp.issparse(X)
+        if self.sparse and not X.has_canonical_format:
+            X = X.copy()
+            X.sum_duplicates()
         self._in_memory = is_host_array(X) or is_cpu_tensor(X)
         if is_cpu_tensor(X) and str(X.dtype) != "torch.bfloat16":
             X = X.detach().numpy()
@@ -134,15 +137,20 @@ class IterableRows(Rows):
         """Yield blocks of at most ``size`` rows, in order."""
         offset = 0
         for part in self._source:
-            rows = ArrayRows(part if hasattr(part, "shape") else np.asarray(part), self.dtype)
+            rows = ArrayRows(as_array(part), self.dtype)
+            if offset + rows.n_rows > self.n_rows:
+                raise ValueError(self._changed_rows(f"more than {self.n_rows}"))
             for start, stop, load in rows.blocks(size):
                 yield offset + start, offset + stop, partial(_on_host, load)
             offset += rows.n_rows
         if offset != self.n_rows:
-            raise ValueError(
-                f"the iterable of blocks gave {self.n_rows} rows on the first walk and {offset} on "
-                "this one; its __iter__ must give the same blocks each time"
-            )
+            raise ValueError(self._changed_rows(str(offset)))
+
+    def _changed_rows(self, now: str) -> str:
+        return (
+            f"the iterable of blocks gave {self.n_rows} rows on the first walk and {now} on this one; "
+            "its __iter__ must give the same blocks each time"
+        )
 
     def take(self, indices: np.ndarray) -> Array:
         """Return the rows at the sorted indices in host memory, as NumPy or CSR."""
@@ -164,7 +172,7 @@ class DaskRows(Rows):
             )
         self.n_rows, self.n_features = X.shape
         self.dtype = working_dtype(X.dtype) if dtype is None else np.dtype(dtype)
-        self.array = X.rechunk({1: -1})
+        self.array = X.rechunk({0: tuple(n for n in X.chunks[0] if n), 1: -1})
         self.reference = np.empty(0, self.dtype)
 
     def blocks(self, size: int) -> Iterator[Block]:
@@ -211,6 +219,13 @@ class StreamedRows(Rows):
     def take(self, indices: np.ndarray) -> Array:
         """Return the rows at the sorted indices in host memory, as NumPy or CSR."""
         return self._rows.take(indices)
+
+
+def as_array(X: Any) -> Array:
+    """Return what may be cut into blocks: an array as it is, sparse ones as CSR, the rest as NumPy."""
+    if sp.issparse(X):
+        return X.tocsr()
+    return X if array_api_compat.is_array_api_obj(X) else np.asarray(X)
 
 
 def as_rows(X: Array, dtype: Any = None) -> Rows:

@@ -74,7 +74,7 @@ def check_weights(weights: Any, rows: Rows) -> np.ndarray:
         return np.ones(rows.n_rows, rows.dtype)
     stand_in = np.broadcast_to(np.zeros(1, rows.dtype), (rows.n_rows, 1))
     weights = check_sample_weight(
-        to_host(weights) if not np.isscalar(weights) else weights,
+        to_host(weights),
         stand_in,
         dtype=rows.dtype,
         ensure_non_negative=True,
@@ -124,17 +124,17 @@ def _check_tensor(estimator: BaseEstimator, X: Array, reset: bool, min_rows: int
         raise ValueError(
             f"Complex data not supported\n{X.dtype} array given to {type(estimator).__name__}"
         )
-    validate_data(estimator, X, reset=reset, skip_check_array=True)
     rows = ArrayRows(X)
     _check_finite(rows)
+    validate_data(estimator, X, reset=reset, skip_check_array=True)
     return rows
 
 
 def _check_dask(estimator: BaseEstimator, X: Array, reset: bool, min_rows: int) -> Rows:
     _check_shape(estimator, X.shape, min_rows)
-    validate_data(estimator, X, reset=reset, skip_check_array=True)
     rows = DaskRows(X)
     _check_finite(rows)
+    validate_data(estimator, X, reset=reset, skip_check_array=True)
     return rows
 
 

@@ -119,7 +119,7 @@ def block_size(rows: Rows, row_bytes: int) -> int:
     """Return how many rows a block may have for the blocks in flight to fit the memory budget."""
     config = active_config()
     threads = config.n_threads if rows.on_host else 1
-    in_flight = threads + 1
+    in_flight = threads + 1 if rows.on_host else 1
     fits = config.memory // (in_flight * (row_bytes + rows.n_features * rows.dtype.itemsize))
     most = max(1, min(fits, _MOST_ROWS_ON_HOST if rows.on_host else _MOST_ROWS_ON_DEVICE))
     if not rows.on_host:
@@ -235,6 +235,15 @@ def _empty_rows(values: Array, n_rows: int) -> Array:
     return xp.empty(shape, dtype=values.dtype, device=values.device)
 
 
+def _walk_chunk(
+    fn: Callable, chunk: Array, dtype: Any, params: tuple, aligned: list, row_bytes: int
+) -> tuple[Array, Any]:
+    """Walk over one chunk of a Dask array, inside a task."""
+    with config_context(threads=1):
+        rows = ArrayRows(chunk, dtype)
+        return map_rows_reduce(fn, rows, *params, aligned=tuple(aligned), row_bytes=row_bytes)
+
+
 def _walk_dask(
     fn: Callable, rows: DaskRows, params: tuple, aligned: tuple, row_bytes: int
 ) -> tuple[Array, Any]:
@@ -242,18 +251,13 @@ def _walk_dask(
     import dask
     import dask.array as da
 
-    def on_chunk(chunk: Array, *cut: np.ndarray) -> tuple[Array, Any]:
-        with config_context(threads=1):
-            return map_rows_reduce(
-                fn, ArrayRows(chunk, rows.dtype), *params, aligned=cut, row_bytes=row_bytes
-            )
-
     sizes = rows.array.chunks[0]
     starts = np.concatenate([[0], np.cumsum(sizes)])
     cuts = [[a[i:j] for a in aligned] for i, j in pairwise(starts)]
     chunks = rows.array.to_delayed()[:, 0]
     results = [
-        dask.delayed(on_chunk, nout=2)(chunk, *cut) for chunk, cut in zip(chunks, cuts, strict=True)
+        dask.delayed(_walk_chunk, nout=2)(fn, chunk, rows.dtype, params, cut, row_bytes)
+        for chunk, cut in zip(chunks, cuts, strict=True)
     ]
     probe, sums = fn(np.ones((1, rows.n_features), rows.dtype), *params, *(a[:1] for a in aligned))
     per_row = None

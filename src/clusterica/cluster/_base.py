@@ -100,11 +100,11 @@ class BaseKMeans(
         weights = check_weights(sample_weight, rows)
         with worker_pool():
             lloyd = self._lloyd(rows, weights, as_generator(self.random_state))
-            progress = fit_progress(self, self.n_init)
+            progress = fit_progress(self, self.n_init, X=X, y=y)
             result = best_of(
                 lambda task: self._run(lloyd, n_centers, X, task),
                 self.n_init,
-                objective=lambda r: self._merit(r.history[-1]),
+                objective=lambda r: self._merit(lloyd.finish(r.params.C).objective),
                 max_iter=self.max_iter,
                 progress=progress,
             )
@@ -146,13 +146,15 @@ class BaseKMeans(
             else:
                 check_model_device(self, rows, self.cluster_centers_)
                 lloyd = Lloyd(rows, weights, self._rule, rng, **self._rule_settings())
-                old = Centers(*(rows.place(a) for a in self._centers))
+                C, mass, counts = self._centers
+                old = Centers(*map(rows.place, (C.astype(rows.dtype), mass, counts)))
                 n_iter, history = self.n_iter_, self.objective_history_
             shift = None if self._rule.unit_centers or rows.sparse else useful_shift(old.C)
             old, lloyd.shift = old._replace(C=_less(old.C, shift)), shift
             total = lloyd.sums(rows, weights, old.C)
             new = renew(total, old, rule=self._rule, orthogonal=lloyd.orthogonal)
             new = new._replace(C=_plus(new.C, shift), counts=old.counts + total.counts)
+        self.__dict__.pop("labels_", None)  # of other centres
         self._centers = Centers(*(to_host(a) for a in new))
         self._set_centers(rows, new.C)
         self.counts_ = rows.export(new.counts)
@@ -191,8 +193,7 @@ class BaseKMeans(
         rows, C, shift = self._for_new_rows(X)
         weights = check_weights(sample_weight, rows)
         lloyd = Lloyd(rows, weights, self._rule, np.random.default_rng(), shift)
-        gain = float(lloyd.sums(rows, weights, C).gain)
-        return self._merit(lloyd.objective(gain))
+        return self._merit(lloyd.finish(C).objective)
 
     def _for_new_rows(self, X: Any) -> tuple[Rows, Array, np.ndarray | None]:
         check_is_fitted(self, "cluster_centers_")
@@ -268,6 +269,8 @@ class BaseKMeans(
             history.append(final.objective)
             if self.compute_labels:
                 self.labels_ = final.labels
+        if not self.compute_labels:
+            self.__dict__.pop("labels_", None)
         self._warn_if_empty(centers)
         counts = to_host(centers.counts)
         self.counts_ = lloyd.rows.export(counts if weighted else counts.astype(np.int64))

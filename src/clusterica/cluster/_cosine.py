@@ -74,7 +74,7 @@ class CosineKMeans(BaseKMeans):
     objective_ : float
         Mean over rows of the largest inner product with a centre.
     objective_history_ : ndarray of shape (n_iter_ + 1,)
-        Objective before every iteration, and at the end.
+        Objective before every iteration, and at the end (not the latter if not compute_labels).
     n_iter_ : int
         Iterations of the start that was kept, without those of the orthogonal start.
     n_features_in_ : int

@@ -52,7 +52,7 @@ def initial_centers(
         return _spread(_along_axes(axes, n_centers, lloyd), lloyd)
     sample, weights = _sample(lloyd, n_centers)
     if init == "rows":
-        return _dense(sample[:n_centers])
+        return _as_center(sample[:n_centers], lloyd.rule)
     return plus_plus(sample, weights, n_centers, rule=lloyd.rule, rng=lloyd.rng)
 
 
@@ -118,9 +118,13 @@ def _spread(directions: np.ndarray, lloyd: Lloyd) -> np.ndarray:
     if lloyd.rule.unit_centers:
         return directions
     sample, _ = draw_rows(lloyd.rows, lloyd.weights, 10_000, lloyd.rng)
-    mean = np.asarray(sample.mean(axis=0), np.float64).ravel()
-    variance = row_energies(sample).mean(dtype=np.float64) - mean @ mean
-    return mean + directions * np.sqrt(max(variance, 0) / lloyd.rows.n_features)
+    sample = sample.astype(np.float64)
+    mean = np.asarray(sample.mean(axis=0)).ravel()
+    # Sparse rows are not centred, so that they stay sparse.
+    about_zero = sp.issparse(sample)
+    variance = row_energies(sample if about_zero else sample - mean).mean()
+    variance = max(variance - mean @ mean, 0) if about_zero else variance
+    return mean + directions * np.sqrt(variance / lloyd.rows.n_features)
 
 
 def _sample(lloyd: Lloyd, n_centers: int) -> tuple[Array, np.ndarray]:

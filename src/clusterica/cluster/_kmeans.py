@@ -60,7 +60,7 @@ class KMeans(BaseKMeans):
     inertia_ : float
         Sum of squared distances of rows to their centre, weighted.
     objective_history_ : ndarray of shape (n_iter_ + 1,)
-        Inertia before every iteration, and at the end.
+        Inertia before every iteration, and at the end (not the latter if not compute_labels).
     n_iter_ : int
         Iterations of the start that was kept.
     n_features_in_ : int

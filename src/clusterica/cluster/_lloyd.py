@@ -19,8 +19,8 @@ from clusterica.arrays import (
 )
 from clusterica.arrays._namespace import Array
 from clusterica.cluster._sample import draw_rows
-from clusterica.ops.assign import lloyd_sums
-from clusterica.ops.linalg import unit_rows
+from clusterica.ops.assign import fit_sums, lloyd_sums
+from clusterica.ops.linalg import polar_factor, unit_rows
 from clusterica.ops.moments import Energy, energy
 from clusterica.ops.renew import Centers, center_counts, renew
 from clusterica.ops.rules import LloydSums, Rule, n_labels
@@ -83,7 +83,8 @@ class Lloyd:
 
     def start(self, C: Array) -> Centers:
         """Return centres with the mass that they have before any row is seen."""
-        C = self.rows.place(np.asarray(to_host(C), dtype=self.rows.dtype))
+        C = np.asarray(to_host(C), dtype=self.rows.dtype)
+        C = self.rows.place(polar_factor(C) if self.orthogonal else C)
         mass, counts = self._first_mass(C.shape[0]), np.zeros(n_labels(C, self.rule))
         return Centers(C, self.rows.place(mass), self.rows.place(counts))
 
@@ -114,24 +115,33 @@ class Lloyd:
         )
 
     def finish(self, C: Array) -> Final:
-        """Assign all rows to the centres."""
+        """Assign all rows to the centres and measure how well they fit."""
         labels, total = map_rows_reduce(
-            partial(lloyd_sums, rule=self.rule),
+            partial(fit_sums, rule=self.rule),
             self.rows,
             C,
             self.shift,
             aligned=(self.weights,),
             row_bytes=assign_bytes(self.rows, C),
         )
-        return Final(labels, total.counts, self.objective(float(total.gain)))
+        objective = float(total.objective)
+        return Final(labels, total.counts, objective / self._weight if self._is_mean else objective)
 
     def objective(self, gain: float) -> float:
         """Return the objective of a gain: what remains unexplained, or under AXIS the mean gain."""
-        if self.rule is Rule.AXIS:
-            return gain / float(self.weights.sum(dtype=np.float64))
+        if self._is_mean:
+            return gain / self._weight
         total = self._energy
         # Rounding may leave a tiny negative number where every row is a centre.
         return max(0.0, float(total.weight if self.rule is Rule.DIRECTION else total.energy) - gain)
+
+    @property
+    def _is_mean(self) -> bool:
+        return self.rule is Rule.AXIS
+
+    @cached_property
+    def _weight(self) -> float:
+        return float(self.weights.sum(dtype=np.float64))
 
     @cached_property
     def _energy(self) -> Energy:
@@ -169,7 +179,7 @@ class Lloyd:
 def assign_bytes(rows: Rows, C: Array) -> int:
     """Return the working memory per row of an assignment: tiles on the host, all scores elsewhere."""
     row = rows.n_features * rows.dtype.itemsize
-    return row if rows.on_host else 2 * row + 3 * C.shape[0] * rows.dtype.itemsize
+    return row if rows.on_host else 2 * row + 2 * C.shape[0] * rows.dtype.itemsize
 
 
 def useful_shift(X: Array) -> np.ndarray | None:

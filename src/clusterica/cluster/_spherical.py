@@ -76,7 +76,7 @@ class SphericalKMeans(BaseKMeans):
     inertia_ : float
         Sum of squared errors :math:`\|x_i - s_i d_j\|^2`; if not signed, sum of one minus cosine.
     objective_history_ : ndarray of shape (n_iter_ + 1,)
-        Inertia before every iteration, and at the end.
+        Inertia before every iteration, and at the end (not the latter if not compute_labels).
     n_iter_ : int
         Iterations of the start that was kept.
     n_features_in_ : int

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import array_api_extra as xpx
 import numpy as np
+import scipy.sparse as sp
 
 from clusterica.arrays import namespace_of
 from clusterica.arrays._namespace import Array, is_host_array
@@ -15,6 +16,7 @@ from clusterica.ops.cpu import assign as cpu
 from clusterica.ops.linalg import inverse_lengths, row_energies
 from clusterica.ops.rules import (
     Assignment,
+    FitSums,
     LloydSums,
     Rule,
     center_bias,
@@ -51,6 +53,51 @@ def lloyd_sums(
     return lloyd_sums_reference(X, C, shift, weights, rule=rule)
 
 
+def fit_sums(
+    X: Array, C: Array, shift: Array | None, weights: Array, *, rule: Rule
+) -> tuple[Array, FitSums]:
+    """Assign a block and return its labels and how well the centres fit it.
+
+    The loss is summed row by row from what the centre leaves of the row, not as a difference of large
+    sums, so that it keeps its digits where clusters are tight. Only CSR rows, which must not become
+    dense, take the difference. Parameters as in `assign`.
+    """
+    labels, best = assign(X, C, shift, rule=rule)
+    xp = namespace_of(best)
+    if sp.issparse(X):
+        inverse = inverse_lengths(X)
+        value = gains(best, inverse, rule)
+        if rule is not Rule.AXIS:
+            whole = inverse > 0 if rule is Rule.DIRECTION else row_energies(X)
+            value = np.maximum(whole - value, 0)
+    elif is_host_array(X):
+        value = cpu.losses(X, C, shift, labels, best, rule=rule)
+    else:
+        value = losses_reference(X, C, shift, labels, best, rule=rule)
+    n = n_labels(C, rule)
+    if is_host_array(X):
+        counts = np.bincount(labels, weights, minlength=n)
+    else:
+        counts = _segment_sum(weights[:, None], labels, n)[:, 0]
+    return labels, FitSums(counts, xp.sum(value * weights, dtype=xp.float64))
+
+
+def losses_reference(
+    X: Array, C: Array, shift: Array | None, labels: Array, best: Array, *, rule: Rule
+) -> Array:
+    """Return what the best centre leaves of every row; under AXIS its gain."""
+    if rule is Rule.AXIS:
+        return abs(best)
+    xp = namespace_of(X)
+    X = X if shift is None else X - shift
+    centers = xp.take(C, labels, axis=0)
+    if rule is Rule.DIRECTION:
+        inverse = inverse_lengths(X)
+        zero = xp.astype(inverse > 0, X.dtype)
+        return zero * row_energies(X * inverse[:, None] - centers) / 2
+    return row_energies(X - shares(best, None, rule)[:, None] * centers)
+
+
 def lloyd_sums_reference(
     X: Array, C: Array, shift: Array | None, weights: Array, *, rule: Rule
 ) -> tuple[Array, LloydSums]:
@@ -70,7 +117,7 @@ def _best(X: Array, C: Array, rule: Rule) -> Assignment:
     xp = namespace_of(X)
     S = X @ C.T
     if rule is Rule.EUCLIDEAN:
-        S = S - center_bias(C, rule)
+        S -= center_bias(C, rule)
     labels = xp.argmax(xp.abs(S) if rule.ignores_sign else S, axis=1)
     scores = xp.take_along_axis(S, labels[:, None], axis=1)[:, 0]
     if rule is Rule.AXIS:
@@ -99,8 +146,9 @@ def cosines(X: Array, C: Array) -> Array:
 
 def distances(X: Array, C: Array, shift: Array | None) -> Array:
     """Return the distances of all rows less the shift to all centres, shape (n_rows, n_centers)."""
-    if shift is not None:
-        X = X - shift
+    # In float64, as scikit-learn does: the difference of squares would leave float32 few digits.
+    xp, dtype = namespace_of(C), C.dtype
+    X, C = (X if shift is None else X - shift), xp.astype(C, xp.float64)
+    X = X.astype(np.float64) if is_host_array(X) else xp.astype(X, xp.float64)
     squared = row_energies(X)[:, None] + row_energies(C)[None, :] - 2 * scores(X, C)
-    xp = namespace_of(squared)
-    return xp.sqrt(xp.clip(squared, min=0))
+    return xp.astype(xp.sqrt(xp.clip(squared, min=0)), dtype)

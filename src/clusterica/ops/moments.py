@@ -25,15 +25,15 @@ def moments(X: Array, about: Array) -> Moments:
     return Moments(n, xp.sum(centred, axis=0), centred.T @ centred)
 
 
-def mean_and_covariance(total: Moments, about: Array) -> tuple[Array, Array]:
-    """Return the mean and the covariance (divided by n - 1) from moments about a point."""
+def about_mean(total: Moments, about: Array) -> Moments:
+    """Turn moments about a point into moments about the mean; their `first` is the mean itself."""
     shift = total.first / total.n
-    covariance = total.second - total.n * shift[:, None] * shift[None, :]
-    return about + shift, (covariance + covariance.T) / (2 * (total.n - 1))
+    second = total.second - total.n * shift[:, None] * shift[None, :]
+    return Moments(total.n, about + shift, (second + second.T) / 2)
 
 
 def merge(a: Moments, b: Moments) -> Moments:
-    """Return the moments of two sets of rows together; both are about their own mean (first = mean)."""
+    """Return the moments about the mean of two sets of rows together, from those of each."""
     n = a.n + b.n
     gap = b.first - a.first
     second = a.second + b.second + (a.n * b.n / n) * gap[:, None] * gap[None, :]

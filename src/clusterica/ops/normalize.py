@@ -11,9 +11,10 @@ def normalize_contrast(X: Array, *, eps: float) -> Array:
     xp = namespace_of(X)
     centred = X - xp.mean(X, axis=1, keepdims=True)
     variance = xp.mean(centred * centred, axis=1, keepdims=True)
-    # A flat row with eps = 0 has no contrast to normalise; it stays zero.
-    scale = xp.sqrt(variance + eps)
-    return centred / xp.where(scale > 0, scale, 1)
+    # A flat row has no contrast to normalise, only the rounding of its mean; it becomes zero.
+    rounding = 4 * xp.finfo(X.dtype).eps * xp.max(xp.abs(X), axis=1, keepdims=True)
+    flat = variance <= rounding**2
+    return xp.where(flat, 0, centred / xp.sqrt(xp.where(flat, 1, variance + eps)))
 
 
 def extremes(X: Array) -> Array:

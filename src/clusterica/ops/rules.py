@@ -66,6 +66,13 @@ class LloydSums(NamedTuple):
     gain: Array
 
 
+class FitSums(NamedTuple):
+    """Sums over rows: the weight of each label, shape (n_labels,), and the loss (the gain under AXIS)."""
+
+    counts: Array
+    objective: Array
+
+
 def n_labels(C: Array, rule: Rule) -> int:
     """Return how many different labels n_centers free centres give."""
     return C.shape[0] * (2 if rule is Rule.AXIS else 1)

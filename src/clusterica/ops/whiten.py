@@ -27,15 +27,15 @@ class Spectrum(NamedTuple):
     rank: int
 
 
-def spectrum(covariance: Array) -> Spectrum:
-    """Return the eigenvalues and eigenvectors of a covariance, and its numerical rank."""
+def spectrum(covariance: Array, *, precision: float) -> Spectrum:
+    """Return the eigenvalues and eigenvectors of a covariance, and its rank at the data's precision."""
     xp = namespace_of(covariance)
     values, vectors = xp.linalg.eigh(covariance)
     values, vectors = xp.flip(values), xp.flip(vectors, axis=1)
     # The largest entry of an eigenvector is positive, so that two fits can be compared.
     largest = xp.argmax(xp.abs(vectors), axis=0)
     vectors = vectors * xp.sign(xp.take_along_axis(vectors, largest[None, :], axis=0))
-    smallest = float(xp.max(values)) * covariance.shape[0] * float(xp.finfo(values.dtype).eps)
+    smallest = float(xp.max(values)) * covariance.shape[0] * precision
     rank = int(xp.sum(xp.astype(values > smallest, xp.int64)))
     return Spectrum(xp.clip(values, min=0), vectors, rank)
 

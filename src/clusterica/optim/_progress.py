@@ -15,18 +15,20 @@ class Progress:
         Passed on to the callbacks.
     context : sklearn.callback.CallbackContext
         The task's place in the tree.
+    X, y : data of the fit
+        Passed on to callbacks that ask for them, such as scikit-learn's ScoringMonitor.
     """
 
-    def __init__(self, estimator: Any, context: Any) -> None:
+    def __init__(self, estimator: Any, context: Any, *, X: Any = None, y: Any = None) -> None:
         self._estimator = estimator
         self._context = context
-        context.call_on_fit_task_begin(estimator=estimator)
+        self._data = {"X": X, "y": y}
+        context.call_on_fit_task_begin(estimator=estimator, **self._data)
 
     def subtask(self, name: str, n_subtasks: int = 0) -> Progress:
         """Begin a part of this task, which has at most n_subtasks parts of its own."""
-        return Progress(
-            self._estimator, self._context.subcontext(task_name=name, max_subtasks=n_subtasks)
-        )
+        context = self._context.subcontext(task_name=name, max_subtasks=n_subtasks)
+        return Progress(self._estimator, context, **self._data)
 
     def end(self, fitted: Callable[[], dict[str, Any]] | None = None) -> bool:
         """End this task and return whether a callback asks to stop.
@@ -35,10 +37,11 @@ class Progress:
         called only if a callback wants such a copy.
         """
         return self._context.call_on_fit_task_end(
-            estimator=self._estimator, reconstruction_attributes=fitted
+            estimator=self._estimator, reconstruction_attributes=fitted, **self._data
         )
 
 
-def fit_progress(estimator: Any, n_subtasks: int) -> Progress:
-    """Begin the progress of a fit that has at most n_subtasks parts."""
-    return Progress(estimator, estimator._init_callback_context(max_subtasks=n_subtasks))
+def fit_progress(estimator: Any, n_subtasks: int, *, X: Any = None, y: Any = None) -> Progress:
+    """Begin the progress of a fit on X and y that has at most n_subtasks parts."""
+    context = estimator._init_callback_context(max_subtasks=n_subtasks)
+    return Progress(estimator, context, X=X, y=y)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -33,12 +34,13 @@ def best_of(
     progress : Progress
         Task whose parts are the starts.
     """
-    best: R | None = None
+    best, most = None, -math.inf
     for _ in range(n_init):
         task = progress.subtask("start", max_iter)
         result = run(task)
-        if best is None or objective(result) > objective(best):
-            best = result
+        value = objective(result) if n_init > 1 else 0.0  # it may cost a pass over the data
+        if best is None or value > most:
+            best, most = result, value
         if task.end():
             break
     assert best is not None

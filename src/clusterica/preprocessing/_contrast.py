@@ -108,10 +108,12 @@ class ContrastNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         normalized = normalize_contrast(rows.glance().astype(np.float64), eps=self.eps_)
         spread = float(np.median(normalized.std(axis=1)))
         if self.eps_ > 0 and 0 < spread < _SMALL_SPREAD:
+            remedy = "give a smaller eps as a number"
+            if self.eps != "auto":
+                remedy = "it refers to pixels in 0..255, use eps='auto' or 10/255**2 for values in [0, 1]"
             warnings.warn(
                 f"rows have a typical spread of {spread:.2g} after normalisation, far under 1: "
-                f"eps={self.eps_:g} is large beside their variance. It refers to pixels in 0..255; "
-                "use eps='auto', or eps=10/255**2 for values in [0, 1]",
+                f"eps={self.eps_:g} is large beside their variance; {remedy}",
                 UserWarning,
                 stacklevel=4,
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -21,7 +22,7 @@ from clusterica.arrays import (
 )
 from clusterica.arrays._namespace import Array
 from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
-from clusterica.ops.moments import Moments, mean_and_covariance, merge, moments
+from clusterica.ops.moments import Moments, about_mean, merge, moments
 from clusterica.ops.whiten import (
     Whitening,
     spectrum,
@@ -190,9 +191,18 @@ class Whitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         X : array of shape (n_samples, n_features)
         """
         check_is_fitted(self, "whitening_")
-        rows = check_rows(_Columns(self.n_components_, type(self).__name__), Y, reset=False)
+        rows = check_rows(self._of_white_columns(Y), Y, reset=False)
         check_model_device(self, rows, self.dewhitening_)
         return _apply(_colored, rows, self.dewhitening_, self.mean_)
+
+    def _of_white_columns(self, Y: Any) -> Whitener:
+        """Return a copy that expects the columns of whitened data, to check Y by."""
+        expects = copy.copy(self)
+        expects.n_features_in_ = self.n_components_
+        expects.__dict__.pop("feature_names_in_", None)
+        if hasattr(Y, "columns"):
+            expects.feature_names_in_ = self.get_feature_names_out()
+        return expects
 
     def _check_settings(self, rows: Rows) -> None:
         d = rows.n_features
@@ -214,8 +224,9 @@ class Whitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
 
     def _learn(self, rows: Rows, total: Moments) -> None:
         """Set the fitted attributes from moments about the mean (their `first` is the mean)."""
+        self._moments = Moments(*(to_host(m) for m in total))
         covariance = total.second / (total.n - 1)
-        s = spectrum(covariance)
+        s = spectrum(covariance, precision=float(np.finfo(rows.dtype).eps))
         mean_eigenvalue = float(namespace_of(s.values).mean(s.values))
         eps = self.eps if not isinstance(self.eps, str) else _percentage(self.eps) * mean_eigenvalue
         matrices = self._whitening(covariance, s, float(eps))
@@ -223,7 +234,6 @@ class Whitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         def export(values: Array) -> Array:
             return rows.export(np.asarray(to_host(values), dtype=rows.dtype))
 
-        self._moments = Moments(*(to_host(m) for m in total))
         self.whitening_, self.dewhitening_ = (
             export(matrices.whitening),
             export(matrices.dewhitening),
@@ -254,14 +264,6 @@ class Whitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         return tags
 
 
-class _Columns(BaseEstimator):
-    """Stands for an estimator that expects n columns, to check what inverse_transform is given."""
-
-    def __init__(self, n_columns: int, name: str) -> None:
-        self.n_features_in_ = n_columns
-        self.name = name
-
-
 def _percentage(text: str) -> float:
     try:
         share = float(text.removesuffix("%")) / 100
@@ -277,9 +279,7 @@ def _moments_about_mean(rows: Rows) -> Moments:
     about = rows.glance().mean(axis=0, dtype=np.float64).astype(rows.dtype)
     row_bytes = rows.n_features * rows.dtype.itemsize
     total = map_reduce(moments, rows, about, row_bytes=row_bytes)
-    about = rows.place(about.astype(np.float64))
-    mean, covariance = mean_and_covariance(total, about)
-    return Moments(total.n, mean, covariance * (total.n - 1))
+    return about_mean(total, rows.place(about.astype(np.float64)))
 
 
 def _apply(fn: Any, rows: Rows, matrix: Array, mean: Array) -> Array:

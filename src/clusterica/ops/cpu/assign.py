@@ -56,6 +56,18 @@ def lloyd_sums(
     return labels, LloydSums(sums, counts, np.float64(gain))
 
 
+def losses(
+    X: np.ndarray, C: Array, shift: Array | None, labels: Array, best: Array, *, rule: Rule
+) -> np.ndarray:
+    """Return what the best centre leaves of every row; see the reference in clusterica.ops.assign."""
+    if rule is Rule.AXIS:
+        return abs(best)
+    result = np.empty(X.shape[0], X.dtype)
+    C = np.ascontiguousarray(C, X.dtype)
+    _losses(X, C, _or_zero(shift, X), labels, best, int(rule), result)
+    return result
+
+
 def _or_zero(shift: Array | None, X: Array) -> np.ndarray:
     return np.zeros(X.shape[1], X.dtype) if shift is None else shift.astype(X.dtype, copy=False)
 
@@ -67,7 +79,7 @@ def _assigned_tiles(
     C = np.ascontiguousarray(C, X.dtype)
     bias = center_bias(C, rule)
     (n_rows, d), k = X.shape, C.shape[0]
-    size = min(_tile_rows(k, X.dtype.itemsize), n_rows)
+    size = max(1, min(_tile_rows(k, X.dtype.itemsize), n_rows))
     S, best, score = np.empty(k * size, X.dtype), np.empty(size, np.int32), np.empty(size, X.dtype)
     sparse = sp.issparse(X)
     turn = not sparse and (d <= _FEW_FEATURES or shift.any())
@@ -181,11 +193,27 @@ def _gain_and_share(score, inverse_length, rule):  # type: ignore[no-untyped-def
 
 
 @numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})
-def _inverse_length(x):  # type: ignore[no-untyped-def]
+def _inverse_length(x, shift):  # type: ignore[no-untyped-def]
     energy = x[0] - x[0]  # zero, of the type of x
     for f in range(x.shape[0]):
-        energy += x[f] * x[f]
+        energy += (x[f] - shift[f]) ** 2
     return 1 / np.sqrt(energy) if energy > 0 else energy
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract"})
+def _losses(X, C, shift, labels, best, rule, result):  # type: ignore[no-untyped-def]
+    for i in range(X.shape[0]):
+        c = labels[i]
+        row_factor = best[i] - best[i] + 1  # one, of the type of the scores
+        if rule == _DIRECTION:
+            row_factor = _inverse_length(X[i], shift)
+        center_factor = best[i] if rule == _GAIN_SHAPE else best[i] - best[i] + 1
+        loss = best[i] - best[i]
+        for f in range(X.shape[1]):
+            loss += (row_factor * (X[i, f] - shift[f]) - center_factor * C[c, f]) ** 2
+        if rule == _DIRECTION:
+            loss = loss / 2 if row_factor > 0 else loss - loss
+        result[i] = loss
 
 
 @compiled
@@ -196,7 +224,7 @@ def _add_rows(  # type: ignore[no-untyped-def]
     negatives = sums.shape[0] if rule == _AXIS else 0
     for i in range(X.shape[0]):
         c = centers[i]
-        inverse = _inverse_length(X[i]) if rule == _DIRECTION else scores[i]
+        inverse = _inverse_length(X[i], shift) if rule == _DIRECTION else scores[i]
         gain, share = _gain_and_share(scores[i], inverse, rule)
         share *= weights[i]
         for f in range(X.shape[1]):
@@ -216,7 +244,9 @@ def _add_sparse_rows(  # type: ignore[no-untyped-def]
     for i in range(centers.shape[0]):
         c = centers[i]
         nonzero = data[indptr[i] : indptr[i + 1]]
-        inverse = _inverse_length(nonzero) if rule == _DIRECTION and len(nonzero) else scores[i]
+        inverse = scores[i]
+        if rule == _DIRECTION and len(nonzero):
+            inverse = _inverse_length(nonzero, nonzero - nonzero)
         gain, share = _gain_and_share(scores[i], inverse, rule)
         share *= weights[i]
         for p in range(indptr[i], indptr[i + 1]):
