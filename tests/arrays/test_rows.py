@@ -163,7 +163,7 @@ def test_batches_of_streamed_arrays_are_those_of_the_array(table, place, where):
             )
 
 
-@pytest.mark.parametrize("where", ["c-order", "dask", "list", "blocks-of-csr"])
+@pytest.mark.parametrize("where", ["c-order", "list", "blocks-of-csr"])
 def test_batches_of_streamed_rows_are_streamed(table, place, estimator, where):
     pytest.importorskip("torch")
     with config_context(device="cpu"):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, replace
+from numbers import Integral
 from typing import Any
 
 from clusterica.arrays._sklearn import count_threads
@@ -104,17 +105,21 @@ def _changed(config: Config, **settings: Any) -> Config:
     if "memory" in settings:
         settings["memory"] = parse_bytes(settings["memory"])
     threads = settings.get("threads")
-    if threads is not None and (not isinstance(threads, int) or threads < 1):
+    if threads is not None and not (_is_integer(threads) and threads >= 1):
         raise ValueError(f"threads={threads!r} must be a positive integer, or None for every core")
     return replace(config, **settings)
 
 
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
 def parse_bytes(amount: str | int) -> int:
     """Turn ``"512MiB"``, ``"2 GB"`` or a number of bytes into bytes."""
-    if isinstance(amount, int) and not isinstance(amount, bool):
-        n_bytes = amount
+    if _is_integer(amount):
+        n_bytes = int(amount)
     else:
-        match = re.fullmatch(r"\s*([\d.]+)\s*([A-Za-z]*)\s*", str(amount))
+        match = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*([A-Za-z]*)\s*", str(amount))
         if match is None or match[2] not in _UNITS:
             raise ValueError(
                 f"memory={amount!r} is not an amount of memory; write '512MiB', '2GB' or bytes"

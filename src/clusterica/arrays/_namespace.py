@@ -54,11 +54,13 @@ def to_host(X: Array) -> Any:
 
 
 def to_like(values: Array, reference: Array) -> Array:
-    """Return host values in the namespace and on the device of the reference array."""
+    """Return values in the namespace and on the device of the reference array."""
     if is_host_array(reference):
         return to_host(values)
+    if type(values) is type(reference) and device_of(values) == device_of(reference):
+        return values
     xp = namespace_of(reference)
-    values = np.ascontiguousarray(to_host(values))
+    values = np.asarray(to_host(values), order="C")
     # torch shares memory with NumPy where it can, and must not with what is read-only.
     values = values if values.flags.writeable else values.copy()
     return xp.asarray(values, device=device_of(reference))

@@ -60,6 +60,11 @@ class Rows(ABC):
         """Whether blocks are NumPy or CSR, to be worked on by threads."""
         return True
 
+    @property
+    def row_nbytes(self) -> int:
+        """Memory of a row in a block."""
+        return self.n_features * self.dtype.itemsize
+
     def place(self, values: Array) -> Array:
         """Bring a parameter to where the blocks are."""
         return to_host(values)
@@ -83,9 +88,18 @@ class ArrayRows(Rows):
             X = X.copy()
             X.sum_duplicates()
         self._in_memory = is_host_array(X) or is_cpu_tensor(X)
+        if array_api_compat.is_torch_array(X):
+            X = X.detach()
         if is_cpu_tensor(X) and str(X.dtype) != "torch.bfloat16":
-            X = X.detach().numpy()
+            X = X.numpy()
         self._X = X
+
+    @property
+    def row_nbytes(self) -> int:
+        """Memory of a row in a block; the mean over rows of a CSR matrix."""
+        if not self.sparse:
+            return super().row_nbytes
+        return self._X.nnz * (self.dtype.itemsize + 8) // max(1, self.n_rows) + 8
 
     @property
     def on_host(self) -> bool:
@@ -240,7 +254,9 @@ def as_rows(X: Array, dtype: Any = None) -> Rows:
 def streamed(rows: Rows) -> Rows:
     """Return the rows, by way of the device that the configuration names if they are on the host."""
     device = active_config().device
-    return StreamedRows(rows, device) if device is not None and rows.on_host else rows
+    if device is None or not rows.on_host or isinstance(rows, DaskRows):
+        return rows  # the tasks of a Dask array stream their own chunks
+    return StreamedRows(rows, device)
 
 
 def shuffled_batches(
@@ -254,7 +270,7 @@ def shuffled_batches(
             yield indices, as_rows(rows.export(rows.take(indices)), rows.dtype)
     else:
         for start, stop, load in rows.blocks(size):
-            yield np.arange(start, stop), ArrayRows(load(), rows.dtype)
+            yield np.arange(start, stop), as_rows(load(), rows.dtype)
 
 
 def host_block(X: Array, dtype: np.dtype[Any]) -> Array:

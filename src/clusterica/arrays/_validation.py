@@ -119,11 +119,7 @@ def _is_iterable_of_blocks(X: Any) -> bool:
 
 def _check_tensor(estimator: BaseEstimator, X: Array, reset: bool, min_rows: int) -> Rows:
     _check_shape(estimator, X.shape, min_rows)
-    xp = namespace_of(X)
-    if xp.isdtype(X.dtype, "complex floating"):
-        raise ValueError(
-            f"Complex data not supported\n{X.dtype} array given to {type(estimator).__name__}"
-        )
+    _check_real(estimator, X.dtype)
     rows = ArrayRows(X)
     _check_finite(rows)
     validate_data(estimator, X, reset=reset, skip_check_array=True)
@@ -132,6 +128,7 @@ def _check_tensor(estimator: BaseEstimator, X: Array, reset: bool, min_rows: int
 
 def _check_dask(estimator: BaseEstimator, X: Array, reset: bool, min_rows: int) -> Rows:
     _check_shape(estimator, X.shape, min_rows)
+    _check_real(estimator, X.dtype)
     rows = DaskRows(X)
     _check_finite(rows)
     validate_data(estimator, X, reset=reset, skip_check_array=True)
@@ -192,6 +189,13 @@ def _check_shape(estimator: BaseEstimator, shape: tuple, min_rows: int) -> None:
         raise ValueError(
             f"Found array with 0 feature(s) (shape={tuple(shape)}) while a minimum of 1 is required "
             f"by {name}."
+        )
+
+
+def _check_real(estimator: BaseEstimator, dtype: Any) -> None:
+    if "complex" in str(dtype):
+        raise ValueError(
+            f"Complex data not supported\n{dtype} array given to {type(estimator).__name__}"
         )
 
 

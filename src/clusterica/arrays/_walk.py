@@ -8,19 +8,20 @@ input and settings give the same bits, whatever thread finished first.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from itertools import pairwise
+from threading import Lock
 from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from clusterica.arrays._config import active_config, config_context
-from clusterica.arrays._namespace import Array, namespace_of
-from clusterica.arrays._rows import ArrayRows, DaskRows, Rows
+from clusterica.arrays._namespace import Array, namespace_of, to_host
+from clusterica.arrays._rows import DaskRows, Rows, as_rows
 
 # float32 sums inside a block stay accurate up to about this many rows; float64 takes over between.
 _MOST_ROWS_ON_HOST = 2**15
@@ -120,7 +121,7 @@ def block_size(rows: Rows, row_bytes: int) -> int:
     config = active_config()
     threads = config.n_threads if rows.on_host else 1
     in_flight = threads + 1 if rows.on_host else 1
-    fits = config.memory // (in_flight * (row_bytes + rows.n_features * rows.dtype.itemsize))
+    fits = config.memory // (in_flight * (row_bytes + rows.row_nbytes))
     most = max(1, min(fits, _MOST_ROWS_ON_HOST if rows.on_host else _MOST_ROWS_ON_DEVICE))
     if not rows.on_host:
         return most
@@ -163,6 +164,39 @@ def _results(
                 future.cancel()
 
 
+class _BlasLimit:
+    """The limit of BLAS to one thread, shared by all fits of the process that run at the same time."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._users = 0
+        self._limits: threadpool_limits | None = None
+
+    def enter(self) -> None:
+        with self._lock:
+            if self._users == 0:
+                self._limits = threadpool_limits(1, user_api="blas")
+            self._users += 1
+
+    def leave(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users == 0 and self._limits is not None:
+                self._limits.restore_original_limits()
+
+
+_blas_limit = _BlasLimit()
+
+
+@contextmanager
+def _one_blas_thread() -> Iterator[None]:
+    _blas_limit.enter()
+    try:
+        yield
+    finally:
+        _blas_limit.leave()
+
+
 class _Pool:
     """Worker threads, started and BLAS limited to one thread each at the first use."""
 
@@ -173,7 +207,7 @@ class _Pool:
     def submit(self, *args: Any) -> Any:
         if self._executor is None:
             # The limit costs a third of a millisecond, so a fit enters it once, not once a walk.
-            self._stack.enter_context(threadpool_limits(1, user_api="blas"))
+            self._stack.enter_context(_one_blas_thread())
             executor = ThreadPoolExecutor(active_config().n_threads)
             self._executor = self._stack.enter_context(executor)
         return self._executor.submit(*args)
@@ -236,12 +270,20 @@ def _empty_rows(values: Array, n_rows: int) -> Array:
 
 
 def _walk_chunk(
-    fn: Callable, chunk: Array, dtype: Any, params: tuple, aligned: list, row_bytes: int
+    fn: Callable,
+    chunk: Array,
+    dtype: Any,
+    params: tuple,
+    aligned: Iterable[np.ndarray],
+    row_bytes: int,
+    settings: dict[str, Any],
 ) -> tuple[Array, Any]:
     """Walk over one chunk of a Dask array, inside a task."""
-    with config_context(threads=1):
-        rows = ArrayRows(chunk, dtype)
-        return map_rows_reduce(fn, rows, *params, aligned=tuple(aligned), row_bytes=row_bytes)
+    with config_context(**settings):
+        rows = as_rows(chunk, dtype)
+        aligned = tuple(aligned)
+        values, sums = map_rows_reduce(fn, rows, *params, aligned=aligned, row_bytes=row_bytes)
+    return values, None if sums is None else _rebuild(sums, [to_host(s) for s in sums])
 
 
 def _walk_dask(
@@ -251,15 +293,19 @@ def _walk_dask(
     import dask
     import dask.array as da
 
+    config = active_config()
+    settings = {"memory": config.memory, "threads": 1, "device": config.device}
     sizes = rows.array.chunks[0]
     starts = np.concatenate([[0], np.cumsum(sizes)])
     cuts = [[a[i:j] for a in aligned] for i, j in pairwise(starts)]
     chunks = rows.array.to_delayed()[:, 0]
     results = [
-        dask.delayed(_walk_chunk, nout=2)(fn, chunk, rows.dtype, params, cut, row_bytes)
+        dask.delayed(_walk_chunk, nout=2)(fn, chunk, rows.dtype, params, cut, row_bytes, settings)
         for chunk, cut in zip(chunks, cuts, strict=True)
     ]
-    probe, sums = fn(np.ones((1, rows.n_features), rows.dtype), *params, *(a[:1] for a in aligned))
+    one = np.ones((1, rows.n_features), rows.dtype)
+    first = [a[:1] for a in aligned]
+    probe, sums = _walk_chunk(fn, one, rows.dtype, params, first, row_bytes, settings)
     per_row = None
     if probe is not None:
         parts = [
@@ -273,5 +319,5 @@ def _walk_dask(
     while len(level) > 1:
         pairs = [level[i : i + 2] for i in range(0, len(level), 2)]
         level = [dask.delayed(_add)(*p) if len(p) == 2 else p[0] for p in pairs]
-    with threadpool_limits(1, user_api="blas"):
+    with _one_blas_thread():
         return per_row, level[0].compute()

@@ -102,6 +102,7 @@ class Lloyd:
         gain, new, seen = 0.0, old, 0
         for indices, batch in shuffled_batches(self.rows, batch_size, self.rng):
             total = self.sums(batch, self.weights[indices], new.C)
+            total = LloydSums(*(self.rows.place(value) for value in total))
             new = renew(total, new, rule=self.rule, orthogonal=self.orthogonal)
             gain += float(total.gain)
             seen = seen + total.counts
@@ -178,7 +179,7 @@ class Lloyd:
 
 def assign_bytes(rows: Rows, C: Array) -> int:
     """Return the working memory per row of an assignment: tiles on the host, all scores elsewhere."""
-    row = rows.n_features * rows.dtype.itemsize
+    row = rows.row_nbytes
     return row if rows.on_host else 2 * row + 2 * C.shape[0] * rows.dtype.itemsize
 
 

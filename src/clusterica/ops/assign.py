@@ -108,7 +108,8 @@ def lloyd_sums_reference(
     inverse = inverse_lengths(X) if rule is Rule.DIRECTION else None
     centers = labels % C.shape[0]
     gain = xp.sum(weights * gains(scores, inverse, rule), dtype=xp.float64)
-    sums = _segment_sum(X * (weights * shares(scores, inverse, rule))[:, None], centers, C.shape[0])
+    shared = X * (weights * shares(scores, inverse, rule))[:, None]
+    sums = _segment_sum(shared, centers, C.shape[0])
     counts = _segment_sum(weights[:, None], labels, n_labels(C, rule))[:, 0]
     return labels, LloydSums(sums, counts, gain)
 
@@ -126,8 +127,9 @@ def _best(X: Array, C: Array, rule: Rule) -> Assignment:
 
 
 def _segment_sum(X: Array, labels: Array, n_segments: int) -> Array:
-    """Sum the rows of X that have the same label, shape (n_segments, n_columns)."""
+    """Sum the rows of X that have the same label, in float64, shape (n_segments, n_columns)."""
     xp = namespace_of(X)
+    X = xp.astype(X, xp.float64)
     if hasattr(X, "index_add"):  # torch: one pass over X in place of a second matrix product
         empty = xp.zeros((n_segments, X.shape[1]), dtype=X.dtype, device=X.device)
         return empty.index_add(0, labels, X)

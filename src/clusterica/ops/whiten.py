@@ -61,4 +61,4 @@ def whiten_by_cholesky(covariance: Array, *, eps: float) -> Whitening:
     xp = namespace_of(covariance)
     identity = xp.eye(covariance.shape[0], dtype=covariance.dtype, device=covariance.device)
     L = xp.linalg.cholesky(covariance + eps * identity)
-    return Whitening(xp.linalg.solve(L, identity), L)
+    return Whitening(xp.tril(xp.linalg.solve(L, identity)), L)

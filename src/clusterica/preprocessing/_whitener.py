@@ -133,12 +133,16 @@ class Whitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         """
         rows = check_rows(self, X, reset=True, min_rows=2)
         self._check_settings(rows)
-        self._learn(rows, _moments_about_mean(rows))
+        total = _moments_about_mean(rows)
+        self._moments = Moments(*(to_host(m) for m in total))
+        self._learn(rows, total)
         return self
 
     @fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Learn from one more batch of rows; the result is that of fit on all batches together.
+
+        Cholesky whitening with ``eps=0`` is there only once more rows than features were seen.
 
         Parameters
         ----------
@@ -155,8 +159,12 @@ class Whitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         self._check_settings(rows)
         total = _moments_about_mean(rows)
         if not first:
-            check_model_device(self, rows, self.mean_)
+            if hasattr(self, "mean_"):
+                check_model_device(self, rows, self.mean_)
             total = merge(Moments(*(rows.place(m) for m in self._moments)), total)
+        self._moments = Moments(*(to_host(m) for m in total))
+        if self.method == "cholesky" and self.eps == 0 and int(total.n) <= rows.n_features:
+            return self  # too few rows so far for a factor
         self._learn(rows, total)
         return self
 
@@ -224,7 +232,6 @@ class Whitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
 
     def _learn(self, rows: Rows, total: Moments) -> None:
         """Set the fitted attributes from moments about the mean (their `first` is the mean)."""
-        self._moments = Moments(*(to_host(m) for m in total))
         covariance = total.second / (total.n - 1)
         s = spectrum(covariance, precision=float(np.finfo(rows.dtype).eps))
         mean_eigenvalue = float(namespace_of(s.values).mean(s.values))

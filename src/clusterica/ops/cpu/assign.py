@@ -42,7 +42,9 @@ def lloyd_sums(
 ) -> tuple[Array, LloydSums]:
     """Assign and sum; see :func:`clusterica.ops.assign.lloyd_sums`."""
     labels = np.empty(X.shape[0], np.int32)
-    sums = np.zeros(C.shape, X.dtype)
+    sums = np.zeros(
+        C.shape
+    )  # in float64: thousands of equal rows would all be rounded the same way
     counts = np.zeros(n_labels(C, rule))
     gain = 0.0
     shift = _or_zero(shift, X)
