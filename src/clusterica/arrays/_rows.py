@@ -97,9 +97,7 @@ class ArrayRows(Rows):
     @property
     def row_nbytes(self) -> int:
         """Memory of a row in a block; the mean over rows of a CSR matrix."""
-        if not self.sparse:
-            return super().row_nbytes
-        return self._X.nnz * (self.dtype.itemsize + 8) // max(1, self.n_rows) + 8
+        return _csr_row_nbytes(self, self._X.nnz) if self.sparse else super().row_nbytes
 
     @property
     def on_host(self) -> bool:
@@ -132,7 +130,7 @@ class ArrayRows(Rows):
 
 
 class IterableRows(Rows):
-    """Rows that come in blocks from an iterable that can be walked again."""
+    """Rows that come in blocks from an iterable that can be walked again; nnz is that of CSR blocks."""
 
     def __init__(
         self,
@@ -140,10 +138,11 @@ class IterableRows(Rows):
         n_rows: int,
         n_features: int,
         dtype: Any,
-        sparse: bool = False,
+        nnz: int | None = None,
     ) -> None:
-        self.n_rows, self.n_features, self.sparse = n_rows, n_features, sparse
+        self.n_rows, self.n_features = n_rows, n_features
         self.dtype = np.dtype(dtype)
+        self.sparse, self._nnz = nnz is not None, nnz
         self.reference = np.empty(0, self.dtype)
         self._source = source
 
@@ -154,11 +153,21 @@ class IterableRows(Rows):
             rows = ArrayRows(as_array(part), self.dtype)
             if offset + rows.n_rows > self.n_rows:
                 raise ValueError(self._changed_rows(f"more than {self.n_rows}"))
+            if rows.n_features != self.n_features:
+                raise ValueError(
+                    f"a block has {rows.n_features} features, and on the first walk all had "
+                    f"{self.n_features}; the iterable must give the same blocks each time"
+                )
             for start, stop, load in rows.blocks(size):
                 yield offset + start, offset + stop, partial(_on_host, load)
             offset += rows.n_rows
         if offset != self.n_rows:
             raise ValueError(self._changed_rows(str(offset)))
+
+    @property
+    def row_nbytes(self) -> int:
+        """Memory of a row in a block; the mean over rows of CSR blocks."""
+        return super().row_nbytes if self._nnz is None else _csr_row_nbytes(self, self._nnz)
 
     def _changed_rows(self, now: str) -> str:
         return (
@@ -173,6 +182,8 @@ class IterableRows(Rows):
             low, high = np.searchsorted(indices, (start, stop))
             if high > low:
                 picked.append(load()[indices[low:high] - start])
+        if not picked:
+            return np.empty((0, self.n_features), self.dtype)
         return sp.vstack(picked, format="csr") if sp.issparse(picked[0]) else np.concatenate(picked)
 
 
@@ -233,6 +244,11 @@ class StreamedRows(Rows):
     def take(self, indices: np.ndarray) -> Array:
         """Return the rows at the sorted indices in host memory, as NumPy or CSR."""
         return self._rows.take(indices)
+
+
+def _csr_row_nbytes(rows: Rows, nnz: int) -> int:
+    """Return the mean memory of a CSR row: values, column indices, and its end."""
+    return nnz * (rows.dtype.itemsize + 8) // max(1, rows.n_rows) + 8
 
 
 def as_array(X: Any) -> Array:

@@ -144,7 +144,8 @@ def _check_blocks(
             f"{name} walks over its data more than once, and this {type(X).__name__} can be walked "
             "only once; pass a list of blocks, or an object whose __iter__ starts anew each time"
         )
-    n_rows, n_features, dtype, kinds = 0, None, np.dtype(np.float32), set()
+    n_rows, n_features, dtype = 0, None, np.dtype(np.float32)
+    kinds, nnz = set(), 0
     for part in X:
         block = check_array(
             to_host(part) if _is_tensor(part) else part,
@@ -161,6 +162,7 @@ def _check_blocks(
         n_rows, n_features = n_rows + block.shape[0], block.shape[1]
         dtype = np.promote_types(dtype, working_dtype(block.dtype))
         kinds.add(sp.issparse(block))
+        nnz += block.nnz if sp.issparse(block) else 0
     if n_features is None:
         raise ValueError(
             f"the iterable of blocks given to {name} is empty; it must give at least one block"
@@ -169,7 +171,7 @@ def _check_blocks(
         raise TypeError("the blocks of X are partly sparse and partly dense; give one kind")
     _check_shape(estimator, (n_rows, n_features), min_rows)
     validate_data(estimator, np.empty((1, n_features)), reset=reset, skip_check_array=True)
-    return IterableRows(X, n_rows, n_features, dtype, sparse=kinds == {True})
+    return IterableRows(X, n_rows, n_features, dtype, nnz=nnz if kinds == {True} else None)
 
 
 def _check_shape(estimator: BaseEstimator, shape: tuple, min_rows: int) -> None:

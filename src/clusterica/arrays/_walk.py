@@ -88,12 +88,15 @@ def map_rows_reduce(
     per_row, total = None, None
     for start, stop, (values, sums) in _results(fn, rows, params, aligned, row_bytes):
         if values is not None:
+            values = rows.export(
+                values
+            )  # block by block: the whole may not fit where the blocks are
             if per_row is None:
                 per_row = _empty_rows(values, rows.n_rows)
             per_row[start:stop, ...] = values
         if sums is not None:
             total = _fold(total, sums)
-    return (None if per_row is None else rows.export(per_row)), total
+    return per_row, total
 
 
 class _Sums:

@@ -131,7 +131,7 @@ def _sample(lloyd: Lloyd, n_centers: int) -> tuple[Array, np.ndarray]:
     """Rows to choose centres from: a random sample in place of all rows where there are very many."""
     X, weights = draw_rows(lloyd.rows, lloyd.weights, max(10_000, 3 * n_centers), lloyd.rng)
     if lloyd.rule.unit_centers:
-        nonzero = row_energies(X) > 0
+        nonzero = inverse_lengths(X) > 0
         X, weights = X[nonzero], weights[nonzero]
     if X.shape[0] < n_centers:
         kind = "rows that are not zero" if lloyd.rule.unit_centers else "rows"

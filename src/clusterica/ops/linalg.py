@@ -25,9 +25,16 @@ def row_lengths(X: Array) -> Array:
 
 def inverse_lengths(X: Array) -> Array:
     """Return one over the length of every row, and 0 for a row of zeros, which has no direction."""
-    lengths = row_lengths(X)
+    # In float64, where the square of no float32 is lost.
+    if isinstance(X, np.ndarray):
+        lengths = np.sqrt(np.einsum("ij,ij->i", X, X, dtype=np.float64))
+    elif sp.issparse(X):
+        lengths = row_lengths(X.astype(np.float64))
+    else:
+        lengths = row_lengths(namespace_of(X).astype(X, namespace_of(X).float64))
     xp = namespace_of(lengths)
-    return xp.where(lengths > 0, 1 / xp.where(lengths > 0, lengths, 1), 0)
+    inverse = xp.where(lengths > 0, 1 / xp.where(lengths > 0, lengths, 1), 0)
+    return xp.astype(inverse, X.dtype)
 
 
 def unit_rows(X: Array, fallback: Array | None = None) -> Array:
@@ -36,7 +43,7 @@ def unit_rows(X: Array, fallback: Array | None = None) -> Array:
     if fallback is None:
         return unit
     xp = namespace_of(X)
-    return xp.where((row_energies(X) > 0)[:, None], unit, fallback)
+    return xp.where((inverse_lengths(X) > 0)[:, None], unit, fallback)
 
 
 def polar_factor(M: Array) -> Array:

@@ -25,6 +25,7 @@ class LoopState(NamedTuple):
     n_iter: int
     params: Any
     history: tuple[float, ...] = ()
+    converged: bool = False
 
 
 class LoopResult(NamedTuple):
@@ -70,7 +71,7 @@ def iterate(
         Called with the LoopState after every step: the place where checkpoints are written.
     """
     params, history, n_iter = start.params, list(start.history), start.n_iter
-    converged = fixed = stopped = False
+    converged, fixed, stopped = start.converged, False, False
     while n_iter < max_iter and not (converged or stopped):
         task = progress.subtask("iteration") if progress is not None else None
         result = step(params)
@@ -79,7 +80,7 @@ def iterate(
         fixed = result.change == 0
         converged = fixed or (result.change <= tol and _rests(history, tol))
         if hook is not None:
-            hook(LoopState(n_iter, params, tuple(history)))
+            hook(LoopState(n_iter, params, tuple(history), converged))
         if task is not None:
             attributes = None if fitted is None else _later(fitted, params)
             stopped = task.end(attributes)

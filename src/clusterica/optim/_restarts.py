@@ -39,7 +39,7 @@ def best_of(
         task = progress.subtask("start", max_iter)
         result = run(task)
         value = objective(result) if n_init > 1 else 0.0  # it may cost a pass over the data
-        if best is None or value > most:
+        if best is None or value > most or math.isnan(most):
             best, most = result, value
         if task.end():
             break

@@ -196,10 +196,11 @@ def _gain_and_share(score, inverse_length, rule):  # type: ignore[no-untyped-def
 
 @numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})
 def _inverse_length(x, shift):  # type: ignore[no-untyped-def]
-    energy = x[0] - x[0]  # zero, of the type of x
+    energy = 0.0  # in float64, where the square of no float32 is lost
     for f in range(x.shape[0]):
-        energy += (x[f] - shift[f]) ** 2
-    return 1 / np.sqrt(energy) if energy > 0 else energy
+        energy += np.float64(x[f] - shift[f]) ** 2
+    inverse = 1 / np.sqrt(energy) if energy > 0 else 0.0
+    return x.dtype.type(inverse)
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract"})
