@@ -259,14 +259,18 @@ def test_csr_entries_in_any_order_and_in_parts(rule):
     rule=st.sampled_from(Rule),
     place=st.sampled_from(["dense", "shifted", "csr"]),
     dtype=st.sampled_from(["float32", "float64"]),
+    size=st.integers(1, 40),
+    turn=st.booleans(),
     seed=st.integers(0, 2**16),
 )
-def test_compiled_is_the_reference(n_rows, n_centers, n_features, rule, place, dtype, seed):
+def test_compiled_is_the_reference(
+    n_rows, n_centers, n_features, rule, place, dtype, size, turn, seed
+):
     """On tiles of a few rows, so that blocks have many."""
     X, C, weights = problem(n_rows, n_centers, n_features, dtype, seed)
     shift = np.arange(n_features, dtype=dtype) - 1 if place == "shifted" else None
     block = sp.csr_array(X) if place == "csr" else X
-    with patch.object(cpu, "_TILE_BYTES", 1), patch.object(cpu, "_TILE_ROWS", (1, 4)):
+    with patch.object(cpu, "_tiling", return_value=(size, turn or place == "shifted")):
         labels, total = cpu.lloyd_sums(block, C, shift, weights, rule=rule)
     expected_labels, expected = lloyd_sums_reference(X, C, shift, weights, rule=rule)
     np.testing.assert_array_equal(labels, expected_labels)
@@ -275,17 +279,18 @@ def test_compiled_is_the_reference(n_rows, n_centers, n_features, rule, place, d
 
 
 @pytest.mark.parametrize(
-    ("n_rows", "n_centers"),
+    ("n_rows", "n_centers", "n_features"),
     [
-        *[(n, 5000) for n in (127, 128, 129, 143, 144, 145, 256, 257, 288, 289)],
-        *[(n, 2) for n in (4095, 4096, 4097, 4111, 4112, 4113, 8193)],
+        *[(n, 5000, 3) for n in (63, 64, 65, 128, 129)],
+        *[(n, 2, 3) for n in (655, 656, 657, 1312, 1313)],
+        *[(n, 3000, 10) for n in (175, 176, 177, 352, 353)],
     ],
 )
 @every_dtype
 @pytest.mark.parametrize("rule", [Rule.EUCLIDEAN, Rule.AXIS], ids=lambda r: r.name)
-def test_borders_of_tiles(n_rows, n_centers, rule, dtype):
+def test_borders_of_tiles(n_rows, n_centers, n_features, rule, dtype):
     """Around the fewest and the most rows of a tile."""
-    X, C, weights = problem(n_rows, n_centers, 3, dtype)
+    X, C, weights = problem(n_rows, n_centers, n_features, dtype)
     labels, total = cpu.lloyd_sums(X, C, None, weights, rule=rule)
     expected_labels, expected = lloyd_sums_reference(X, C, None, weights, rule=rule)
     np.testing.assert_array_equal(labels, expected_labels)

@@ -1,4 +1,4 @@
-"""One Lloyd step on a NumPy or CSR block: scores by tiles that stay in cache, the rest compiled.
+"""One Lloyd step on a NumPy or CSR block: scores by tiles that stay in cache, all of it compiled.
 
 A tile of scores ``S = C Xᵀ`` has the centres along its outer axis, so that the search for the best
 centre is a plain select over rows, which vectorises. The rows of the tile are still in cache when
@@ -7,8 +7,6 @@ they are added to their centres. Nothing of size rows x centres leaves the cache
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numba
 import numpy as np
 import scipy.sparse as sp
@@ -16,46 +14,35 @@ import scipy.sparse as sp
 from clusterica.arrays._namespace import Array
 from clusterica.ops.rules import Assignment, LloydSums, Rule, center_bias, n_labels
 
-_TILE_BYTES = 4 * 1024**2  # of scores: a small part of the last-level cache
-_TILE_ROWS = (128, 4096)  # fewer rows and BLAS repacks the centres too often
-_FEW_FEATURES = 64  # up to here BLAS is faster on rows that were transposed for it
+# A product of at most this many multiplications runs in BLAS without the packing of its operands
+# (OpenBLAS has such kernels up to here); its rows must then be transposed, which we do faster.
+_SMALL_PRODUCT = 10**6
+_FEWEST_ROWS_OF_SMALL = 48
+# Otherwise: about two MiB of scores. With fewer rows BLAS packs the centres too often.
+_SCORES = 2**19
+_TILE_ROWS = (176, 656)
 
 # Plain integers: compiled code is cached with them, where an enumeration could not be.
 _EUCLIDEAN, _GAIN_SHAPE, _DIRECTION, _AXIS = (int(rule) for rule in Rule)
 
 compiled = numba.njit(nogil=True, cache=True, error_model="numpy")
+# Sums over the features of one row may be taken in any order, so that they vectorise.
+compiled_sum = numba.njit(
+    nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract"}
+)
 
 
 def assign(X: Array, C: Array, shift: Array | None, *, rule: Rule) -> Assignment:
     """Assign every row; see :func:`clusterica.ops.assign.assign`."""
-    labels = np.empty(X.shape[0], np.int32)
-    scores = np.empty(X.shape[0], X.dtype)
-    for rows, _, tile_labels, tile_scores in _assigned_tiles(X, C, _or_zero(shift, X), rule):
-        negative = rule is Rule.AXIS and tile_scores < 0
-        labels[rows] = tile_labels + C.shape[0] * np.int32(negative)
-        scores[rows] = tile_scores
-    return Assignment(labels, scores)
+    return _assign_and_add(X, C, shift, None, rule)[0]
 
 
 def lloyd_sums(
     X: Array, C: Array, shift: Array | None, weights: Array, *, rule: Rule
 ) -> tuple[Array, LloydSums]:
     """Assign and sum; see :func:`clusterica.ops.assign.lloyd_sums`."""
-    labels = np.empty(X.shape[0], np.int32)
-    sums = np.zeros(
-        C.shape
-    )  # in float64: thousands of equal rows would all be rounded the same way
-    counts = np.zeros(n_labels(C, rule))
-    gain = 0.0
-    shift = _or_zero(shift, X)
-    for rows, tile, best, score in _assigned_tiles(X, C, shift, rule):
-        per_row = (best, score, weights[rows], labels[rows])
-        if sp.issparse(tile):
-            csr = (tile.data, tile.indices, tile.indptr)
-            gain += _add_sparse_rows(*csr, *per_row, int(rule), sums, counts)
-        else:
-            gain += _add_rows(tile, shift, *per_row, int(rule), sums, counts)
-    return labels, LloydSums(sums, counts, np.float64(gain))
+    assignment, total = _assign_and_add(X, C, shift, weights, rule)
+    return assignment.labels, total
 
 
 def losses(
@@ -70,45 +57,73 @@ def losses(
     return result
 
 
+def _assign_and_add(
+    X: Array, C: Array, shift: Array | None, weights: np.ndarray | None, rule: Rule
+) -> tuple[Assignment, LloydSums]:
+    """Assign all rows, and add them to their centres if there are weights."""
+    C = np.ascontiguousarray(C, X.dtype)
+    labels, scores = np.empty(X.shape[0], np.int32), np.empty(X.shape[0], X.dtype)
+    # In float64: thousands of equal float32 rows would all be rounded the same way.
+    sums = np.zeros(C.shape if weights is not None else (0, C.shape[1]))
+    weights = np.empty(0, X.dtype) if weights is None else weights
+    counts = np.zeros(n_labels(C, rule))
+    arrays = (center_bias(C, rule), weights, labels, scores, int(rule), sums, counts)
+    if sp.issparse(X):
+        by_feature = np.ascontiguousarray(C.T)
+        gain = _sparse_rows(X.data, X.indices, X.indptr, by_feature, *arrays)
+    else:
+        size, turn = _tiling(C, shift)
+        gain = _dense_tiles(X, C, _or_zero(shift, X), size, turn, *arrays)
+    return Assignment(labels, scores), LloydSums(sums, counts, np.float64(gain))
+
+
+def _tiling(C: np.ndarray, shift: Array | None) -> tuple[int, bool]:
+    """Return the rows of a tile, and whether to transpose them before they are multiplied."""
+    k, d = C.shape
+    small = _SMALL_PRODUCT // (k * d)
+    if small >= _FEWEST_ROWS_OF_SMALL:
+        return min(small, _TILE_ROWS[1]) // 16 * 16, True
+    size = int(np.clip(_SCORES // k, *_TILE_ROWS))
+    # An odd multiple of 16, so that the rows of S do not compete for the same places in the cache.
+    return size // 32 * 32 + 16, shift is not None
+
+
 def _or_zero(shift: Array | None, X: Array) -> np.ndarray:
     return np.zeros(X.shape[1], X.dtype) if shift is None else shift.astype(X.dtype, copy=False)
 
 
-def _assigned_tiles(
-    X: Array, C: Array, shift: Array, rule: Rule
-) -> Iterator[tuple[slice, Array, np.ndarray, np.ndarray]]:
-    """Yield (slice of the block, its rows, their best centres, the scores) tile by tile."""
-    C = np.ascontiguousarray(C, X.dtype)
-    bias = center_bias(C, rule)
-    (n_rows, d), k = X.shape, C.shape[0]
-    size = max(1, min(_tile_rows(k, X.dtype.itemsize), n_rows))
-    S, best, score = np.empty(k * size, X.dtype), np.empty(size, np.int32), np.empty(size, X.dtype)
-    sparse = sp.issparse(X)
-    turn = not sparse and (d <= _FEW_FEATURES or shift.any())
+@compiled
+def _dense_tiles(  # type: ignore[no-untyped-def]
+    X, C, shift, size, turn, bias, weights, labels, scores, rule, sums, counts
+):
+    (n, d), k = X.shape, C.shape[0]
+    ignore_sign = rule in (_GAIN_SHAPE, _AXIS)
+    S = np.empty(k * size, X.dtype)
     turned = np.empty(d * size if turn else 0, X.dtype)
-    by_feature = np.ascontiguousarray(C.T) if sparse else C.T
-    for start in range(0, n_rows, size):
-        rows = slice(start, min(start + size, n_rows))
-        tile = X[rows]
-        b = tile.shape[0]
-        if sparse:
-            by_row = S[: k * b].reshape(b, k)
-            _sparse_scores(tile.data, tile.indices, tile.indptr, by_feature, by_row)
-            _best_of_row(by_row, bias, rule.ignores_sign, best[:b], score[:b])
+    best = np.empty(size, np.int32)
+    negatives = k if rule == _AXIS else 0
+    gain = 0.0
+    for start in range(0, n, size):
+        stop = min(start + size, n)
+        b = stop - start
+        tile = X[start:stop]
+        by_center = S[: k * b].reshape(k, b)
+        if turn:
+            columns = turned[: d * b].reshape(d, b)
+            _turn(tile, shift, columns)
+            np.dot(C, columns, by_center)
         else:
-            columns = turned[: d * b].reshape(d, b) if turn else tile.T
-            if turn:
-                _turn(tile, shift, columns)
-            by_center = S[: k * b].reshape(k, b)
-            np.matmul(C, columns, out=by_center)
-            _best_of_column(by_center, bias, rule.ignores_sign, best[:b], score[:b])
-        yield rows, tile, best[:b], score[:b]
-
-
-def _tile_rows(k: int, itemsize: int) -> int:
-    """Return how many rows a tile has: an odd multiple of 16, so that its columns share no cache sets."""
-    size = int(np.clip(_TILE_BYTES // (k * itemsize), *_TILE_ROWS))
-    return size // 32 * 32 + 16
+            np.dot(C, tile.T, by_center)
+        score, label = scores[start:stop], labels[start:stop]
+        _best_of_column(by_center, bias, ignore_sign, best[:b], score)
+        for i in range(b):
+            label[i] = best[i] + negatives * (score[i] < 0)
+        if sums.shape[0]:
+            w = weights[start:stop]
+            gain += _add_rows(tile, shift, best, score, w, rule, sums)
+            for i in range(b):
+                counts[label[i]] += w[i]
+    return gain
 
 
 @compiled
@@ -157,29 +172,39 @@ def _best_of_column(S, bias, ignore_sign, best, score):  # type: ignore[no-untyp
 
 
 @compiled
-def _best_of_row(S, bias, ignore_sign, best, score):  # type: ignore[no-untyped-def]
-    n, k = S.shape
-    for i in range(n):
-        top = -np.inf
-        arg = 0
-        for j in range(k):
-            value = abs(S[i, j]) if ignore_sign else S[i, j] - bias[j]
-            if value > top:
-                top = value
-                arg = j
-        best[i] = arg
-        score[i] = S[i, arg] - bias[arg]
-
-
-@compiled
-def _sparse_scores(data, indices, indptr, by_feature, S):  # type: ignore[no-untyped-def]
-    for i in range(S.shape[0]):
-        S[i, :] = 0
+def _sparse_rows(  # type: ignore[no-untyped-def]
+    data, indices, indptr, by_feature, bias, weights, labels, scores, rule, sums, counts
+):
+    k = by_feature.shape[1]
+    ignore_sign = rule in (_GAIN_SHAPE, _AXIS)
+    negatives = k if rule == _AXIS else 0
+    S = np.empty(k, by_feature.dtype)
+    total = 0.0
+    for i in range(labels.shape[0]):
+        S[:] = 0
         for p in range(indptr[i], indptr[i + 1]):
             value = data[p]
             row = by_feature[indices[p]]
-            for j in range(S.shape[1]):
-                S[i, j] += value * row[j]
+            for j in range(k):
+                S[j] += value * row[j]
+        top, c = -np.inf, 0
+        for j in range(k):
+            value = abs(S[j]) if ignore_sign else S[j] - bias[j]
+            if value > top:
+                top, c = value, j
+        scores[i] = S[c] - bias[c]
+        labels[i] = c + negatives * (scores[i] < 0)
+        if sums.shape[0]:
+            inverse = scores[i]
+            if rule == _DIRECTION:
+                nonzero = data[indptr[i] : indptr[i + 1]]
+                inverse = _inverse_length(nonzero, nonzero - nonzero)
+            gain, share = _gain_and_share(scores[i], inverse, rule)
+            for p in range(indptr[i], indptr[i + 1]):
+                sums[c, indices[p]] += share * weights[i] * data[p]
+            total += gain * weights[i]
+            counts[labels[i]] += weights[i]
+    return total
 
 
 @compiled
@@ -194,16 +219,20 @@ def _gain_and_share(score, inverse_length, rule):  # type: ignore[no-untyped-def
     return abs(score), score - score + (score > 0) - (score < 0)
 
 
-@numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})
+@compiled_sum
 def _inverse_length(x, shift):  # type: ignore[no-untyped-def]
-    energy = 0.0  # in float64, where the square of no float32 is lost
+    energy = x[:1].sum() * 0  # zero, of the type of x, for a row without entries too
     for f in range(x.shape[0]):
-        energy += np.float64(x[f] - shift[f]) ** 2
+        energy += (x[f] - shift[f]) ** 2
+    if not 1e-30 < energy < 1e30:  # squares of float32 may be lost there; those of float64 are not
+        energy = 0.0
+        for f in range(x.shape[0]):
+            energy += np.float64(x[f] - shift[f]) ** 2
     inverse = 1 / np.sqrt(energy) if energy > 0 else 0.0
     return x.dtype.type(inverse)
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract"})
+@compiled_sum
 def _losses(X, C, shift, labels, best, rule, result):  # type: ignore[no-untyped-def]
     for i in range(X.shape[0]):
         c = labels[i]
@@ -220,11 +249,8 @@ def _losses(X, C, shift, labels, best, rule, result):  # type: ignore[no-untyped
 
 
 @compiled
-def _add_rows(  # type: ignore[no-untyped-def]
-    X, shift, centers, scores, weights, labels, rule, sums, counts
-):
+def _add_rows(X, shift, centers, scores, weights, rule, sums):  # type: ignore[no-untyped-def]
     total = 0.0
-    negatives = sums.shape[0] if rule == _AXIS else 0
     for i in range(X.shape[0]):
         c = centers[i]
         inverse = _inverse_length(X[i], shift) if rule == _DIRECTION else scores[i]
@@ -233,28 +259,4 @@ def _add_rows(  # type: ignore[no-untyped-def]
         for f in range(X.shape[1]):
             sums[c, f] += share * (X[i, f] - shift[f])
         total += gain * weights[i]
-        labels[i] = c + negatives * (scores[i] < 0)
-        counts[labels[i]] += weights[i]
-    return total
-
-
-@compiled
-def _add_sparse_rows(  # type: ignore[no-untyped-def]
-    data, indices, indptr, centers, scores, weights, labels, rule, sums, counts
-):
-    total = 0.0
-    negatives = sums.shape[0] if rule == _AXIS else 0
-    for i in range(centers.shape[0]):
-        c = centers[i]
-        nonzero = data[indptr[i] : indptr[i + 1]]
-        inverse = scores[i]
-        if rule == _DIRECTION and len(nonzero):
-            inverse = _inverse_length(nonzero, nonzero - nonzero)
-        gain, share = _gain_and_share(scores[i], inverse, rule)
-        share *= weights[i]
-        for p in range(indptr[i], indptr[i + 1]):
-            sums[c, indices[p]] += share * data[p]
-        total += gain * weights[i]
-        labels[i] = c + negatives * (scores[i] < 0)
-        counts[labels[i]] += weights[i]
     return total
