@@ -6,8 +6,8 @@ while the others run. It is spoken to in lines of JSON on its standard input and
 
 from __future__ import annotations
 
+import ctypes
 import json
-import resource
 import sys
 import time
 from collections.abc import Callable
@@ -103,21 +103,17 @@ def _check_iterations(done: int, asked: int) -> None:
         raise RuntimeError(f"the fit ended after {done} of {asked} iterations; use other data")
 
 
-def _reset_peak() -> None:
+def _memory(field: str) -> int:
+    """Return VmRSS (resident now) or VmHWM (the most since the last reset), in bytes; Linux only."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * int(next(line for line in lines if line.startswith(field)).split()[1])
+
+
+def _resident_after_reset() -> int:
+    """Give freed memory back to the system, reset the peak, and return what is resident."""
+    ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")
-
-
-def _peak_bytes() -> int:
-    status = Path("/proc/self/status")
-    if status.exists():
-        line = next(x for x in status.read_text().splitlines() if x.startswith("VmHWM"))
-        return int(line.split()[1]) * 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-def _resident_bytes() -> int:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * resource.getpagesize()
+    return _memory("VmRSS")
 
 
 def serve(library: str) -> None:
@@ -134,13 +130,12 @@ def serve(library: str) -> None:
             answer: dict[str, Any] = {}
         else:
             run = FITS[library](X, C, request["kind"])
-            _reset_peak()
-            before = _resident_bytes()
+            before = _resident_after_reset()
             started = time.perf_counter()
             run(request["iterations"])
             answer = {
                 "seconds": time.perf_counter() - started,
-                "extra_bytes": _peak_bytes() - before,
+                "extra_bytes": _memory("VmHWM") - before,
             }
         print(json.dumps(answer), flush=True)
 
