@@ -28,6 +28,7 @@ def clusterica_fit(X: np.ndarray, C: np.ndarray, kind: str) -> Run:
     k = len(C)
     make = {
         "euclidean": lambda n: KMeans(k, init=C, max_iter=n, tol=0),
+        "no labels": lambda n: KMeans(k, init=C, max_iter=n, tol=0, compute_labels=False),
         "gain-shape": lambda n: SphericalKMeans(k, init=C, max_iter=n, tol=0),
         "direction": lambda n: SphericalKMeans(k, signed=False, init=C, max_iter=n, tol=0),
         "cosine": lambda n: CosineKMeans(k, init=C[: k // 2], max_iter=n, tol=0),
