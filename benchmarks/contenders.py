@@ -66,10 +66,12 @@ def faiss_fit(X: np.ndarray, C: np.ndarray, kind: str) -> Run:
 def gemm(X: np.ndarray, C: np.ndarray, kind: str) -> Run:
     """Return bare products of all rows with all centres, as one way of cutting them up.
 
-    ``kind`` is ``"MiB orientation"``: blocks of that many MiB of scores on two threads with one BLAS
-    thread each, or BLAS's own two threads if it ends in ``"blas"``.
+    ``kind`` is ``"all|half MiB CX|XC threads|blas"``: products with all centres or half of them, in blocks
+    of that many MiB of scores, one way round or the other, on two threads with one BLAS thread each or
+    on BLAS's own two threads.
     """
-    size, orientation, who = kind.split()
+    share, size, orientation, who = kind.split()
+    C = C[: len(C) // 2] if share == "half" else C
     k = len(C)
     b = int(np.clip(float(size) * 2**20 // (X.itemsize * k), 32, len(X)))
     own_threads = who == "blas"

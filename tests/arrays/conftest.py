@@ -82,7 +82,6 @@ SOURCES = {
     "blocks-of-lists": lambda X, _: Blocks(X[: len(X) // 2].tolist(), X[len(X) // 2 :].tolist()),
     "blocks-of-csr": lambda X, _: [sp.csr_array(part) for part in _uneven(X)],
     "blocks-of-torch": lambda X, _: [_torch(part) for part in _uneven(X)],
-    "blocks-of-strict": lambda X, _: [_strict(part, "device1") for part in _uneven(X)],
 }
 
 

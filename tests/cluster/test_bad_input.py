@@ -347,3 +347,51 @@ def test_host_data_needs_neither_torch_nor_dask(uninstalled, heavy):
     uninstalled("torch", "dask", "matplotlib")
     model = KMeans(2, random_state=0).fit(heavy)
     assert model.predict([heavy[:3], heavy[3:]]).shape == (600,)
+
+
+def test_blocks_on_a_device_are_refused(heavy):
+    """They would be worked on elsewhere without a word."""
+    xp = pytest.importorskip("array_api_strict")
+    block = xp.asarray(heavy, device=xp.Device("device1"))
+    with pytest.raises(TypeError, match=r"give blocks in host memory.*config_context"):
+        KMeans(3).fit([block, block])
+
+
+def test_sparse_tensors_are_refused(heavy):
+    torch = pytest.importorskip("torch")
+    with pytest.raises(TypeError, match="pass a SciPy CSR matrix"):
+        KMeans(3).fit(torch.asarray(heavy.copy()).to_sparse())
+
+
+def test_given_centers_are_one_start(heavy):
+    with pytest.warns(RuntimeWarning, match="n_init=3 starts would be the same"):
+        model = KMeans(4, init=heavy[:4], n_init=3).fit(heavy)
+    np.testing.assert_array_equal(model.labels_, KMeans(4, init=heavy[:4]).fit(heavy).labels_)
+
+
+def test_fewer_distinct_rows_than_clusters_converges(heavy):
+    X = np.repeat(heavy[:3], 100, axis=0)
+    with pytest.warns(ConvergenceWarning, match="clusters are empty"):
+        model = KMeans(8, random_state=0).fit(X)
+    assert model.n_iter_ < 10
+    assert model.inertia_ == pytest.approx(0, abs=1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_fit_and_predict_see_the_same_centers(heavy, dtype):
+    """Far from the origin the centres are rounded; labels and inertia are those after rounding."""
+    X = (heavy + 1e4).astype(dtype)
+    model = KMeans(8, max_iter=3, random_state=0).fit(X)
+    np.testing.assert_array_equal(model.predict(X), model.labels_)
+    assert -model.score(X) == model.inertia_
+
+
+def test_heavy_centers_still_move_in_float32(heavy):
+    """Each move is smaller than the distance between two numbers of float32 there."""
+    X = (heavy[:100] + 1e4).astype(np.float32)
+    model = KMeans(1, random_state=0).partial_fit(np.repeat(X, 1000, axis=0))
+    before = np.array(model._centers.C)
+    for _ in range(50):
+        model.partial_fit(X + np.float32(0.4))
+    moved = (model._centers.C - before).mean()
+    assert moved == pytest.approx(0.4 * 5_000 / 105_000, rel=0.05)

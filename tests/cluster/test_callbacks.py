@@ -32,13 +32,21 @@ class Recorder:
 
 def test_tree_of_tasks(make, heavy):
     recorder = Recorder()
-    model = make(4, n_init=3, max_iter=2, random_state=0).set_callbacks(recorder).fit(heavy)
+    model = make(4, init="gaussian", n_init=3, max_iter=2, random_state=0)
+    model.set_callbacks(recorder).fit(heavy)
     assert recorder.count("fit") == 1
     assert recorder.count("start") == 3
     assert 3 <= recorder.count("iteration") <= 6
     assert recorder.ended[-1][0] == "fit"
     assert recorder.torn_down
     assert model.n_iter_ <= 2
+
+
+def test_the_orthogonal_start_is_a_task(heavy):
+    recorder = Recorder()
+    CosineKMeans(max_iter=2, random_state=0).set_callbacks(recorder).fit(heavy)
+    assert recorder.count("orthogonal start") == 1
+    assert 2 <= recorder.count("iteration") <= 4
 
 
 def test_early_stopping(make, heavy):

@@ -18,7 +18,7 @@ def best(watch, watcher):
             lambda task: next(script),
             len(results),
             objective=lambda r: r[0],
-            max_iter=7,
+            n_subtasks=7,
         )
         return watch(lambda p: work(progress=p), callback, len(results)), callback
 
@@ -60,7 +60,7 @@ def test_starts_and_their_iterations_are_one_tree(watch, watcher):
 
     seen = watcher(stop)
     watch(
-        lambda p: best_of(run, 2, objective=lambda r: r.history[-1], max_iter=2, progress=p),
+        lambda p: best_of(run, 2, objective=lambda r: r.history[-1], n_subtasks=2, progress=p),
         seen,
         2,
     )

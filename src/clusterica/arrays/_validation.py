@@ -69,9 +69,12 @@ def check_rows(
 
 
 def check_weights(weights: Any, rows: Rows) -> np.ndarray:
-    """Return weights as a host array of shape (n_rows,): not negative, not all zero."""
+    """Return weights as a host array of shape (n_rows,): not negative, not all zero.
+
+    None gives ones that take no memory.
+    """
     if weights is None:
-        return np.ones(rows.n_rows, rows.dtype)
+        return np.broadcast_to(np.ones(1, rows.dtype), (rows.n_rows,))
     stand_in = np.broadcast_to(np.zeros(1, rows.dtype), (rows.n_rows, 1))
     weights = check_sample_weight(
         to_host(weights),
@@ -118,6 +121,13 @@ def _is_iterable_of_blocks(X: Any) -> bool:
 
 
 def _check_tensor(estimator: BaseEstimator, X: Array, reset: bool, min_rows: int) -> Rows:
+    if array_api_compat.is_torch_array(X) and "strided" not in str(X.layout):
+        raise TypeError("sparse tensors are not taken; pass a SciPy CSR matrix, or X.to_dense()")
+    if not array_api_compat.is_writeable_array(X):
+        raise TypeError(
+            f"arrays of type {type(X).__module__}.{type(X).__name__} can't be worked on; convert "
+            "them with numpy.asarray or torch.asarray"
+        )
     _check_shape(estimator, X.shape, min_rows)
     _check_real(estimator, X.dtype)
     rows = ArrayRows(X)
@@ -147,6 +157,11 @@ def _check_blocks(
     n_rows, n_features, dtype = 0, None, np.dtype(np.float32)
     kinds, nnz = set(), 0
     for part in X:
+        if _is_tensor(part) and _place(part) != "cpu":
+            raise TypeError(
+                f"a block is on device {_place(part)!r}; give blocks in host memory, and name the "
+                "device to stream them through with clusterica.config_context(device=...)"
+            )
         block = check_array(
             to_host(part) if _is_tensor(part) else part,
             accept_sparse="csr" if accept_sparse else False,

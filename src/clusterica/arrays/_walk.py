@@ -2,15 +2,15 @@
 
 On the CPU the blocks run on a pool of threads with one BLAS thread each, so that the part of an op
 that is not BLAS scales too. Results are folded in the order of the blocks, in float64: the same
-input and settings give the same bits, whatever thread finished first.
+input and settings give the same bits on the CPU, whatever thread finished first.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from contextvars import ContextVar
 from itertools import pairwise
 from threading import Lock
@@ -86,16 +86,16 @@ def map_rows_reduce(
     if isinstance(rows, DaskRows):
         return _walk_dask(fn, rows, params, aligned, row_bytes)
     per_row, total = None, None
-    for start, stop, (values, sums) in _results(fn, rows, params, aligned, row_bytes):
-        if values is not None:
-            values = rows.export(
-                values
-            )  # block by block: the whole may not fit where the blocks are
-            if per_row is None:
-                per_row = _empty_rows(values, rows.n_rows)
-            per_row[start:stop, ...] = values
-        if sums is not None:
-            total = _fold(total, sums)
+    with closing(_results(fn, rows, params, aligned, row_bytes)) as results:
+        for start, stop, (values, sums) in results:
+            if values is not None:
+                # Block by block: the whole may not fit where the blocks are.
+                values = rows.export(values)
+                if per_row is None:
+                    per_row = _empty_rows(values, rows.n_rows)
+                per_row[start:stop, ...] = values
+            if sums is not None:
+                total = _fold(total, sums)
     return per_row, total
 
 
@@ -138,24 +138,26 @@ def block_size(rows: Rows, row_bytes: int) -> int:
 
 def _results(
     fn: Callable, rows: Rows, params: tuple, aligned: tuple, row_bytes: int
-) -> Iterator[tuple[int, int, Any]]:
+) -> Generator[tuple[int, int, Any], None, None]:
     """Yield (start, stop, result) of every block, in order, with a bounded number in flight."""
     size = block_size(rows, row_bytes)
     threads = active_config().n_threads
-    if not rows.on_host or threads == 1 or size >= rows.n_rows:
-        for start, stop, load in rows.blocks(size):
-            yield start, stop, fn(load(), *params, *(rows.place(a[start:stop]) for a in aligned))
-        return
 
-    def run(load: Callable, cut: tuple) -> Any:
+    def run(start: int, stop: int, load: Callable) -> Any:
+        cut = (rows.place(np.ascontiguousarray(a[start:stop])) for a in aligned)
         return fn(load(), *params, *cut)
 
     with worker_pool() as pool:
+        if rows.on_host and threads == 1:
+            pool.limit_blas()
+        if not rows.on_host or threads == 1 or size >= rows.n_rows:
+            for start, stop, load in rows.blocks(size):
+                yield start, stop, run(start, stop, load)
+            return
         pending: deque = deque()
         try:
             for start, stop, load in rows.blocks(size):
-                cut = tuple(a[start:stop] for a in aligned)
-                pending.append((start, stop, pool.submit(run, load, cut)))
+                pending.append((start, stop, pool.submit(run, start, stop, load)))
                 if len(pending) > threads + 1:
                     first, last, future = pending.popleft()
                     yield first, last, future.result()
@@ -205,12 +207,18 @@ class _Pool:
 
     def __init__(self) -> None:
         self._stack = ExitStack()
+        self._limited = False
         self._executor: ThreadPoolExecutor | None = None
+
+    def limit_blas(self) -> None:
+        # The limit costs up to some milliseconds, so a fit enters it once, not once a walk.
+        if not self._limited:
+            self._stack.enter_context(_one_blas_thread())
+            self._limited = True
 
     def submit(self, *args: Any) -> Any:
         if self._executor is None:
-            # The limit costs a third of a millisecond, so a fit enters it once, not once a walk.
-            self._stack.enter_context(_one_blas_thread())
+            self.limit_blas()
             executor = ThreadPoolExecutor(active_config().n_threads)
             self._executor = self._stack.enter_context(executor)
         return self._executor.submit(*args)

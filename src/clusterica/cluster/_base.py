@@ -100,12 +100,13 @@ class BaseKMeans(
         weights = check_weights(sample_weight, rows)
         with worker_pool():
             lloyd = self._lloyd(rows, weights, as_generator(self.random_state))
-            progress = fit_progress(self, self.n_init, X=X, y=y)
+            n_init = self._count_starts()
+            progress = fit_progress(self, n_init, X=X, y=y)
             result = best_of(
                 lambda task: self._run(lloyd, n_centers, X, task),
-                self.n_init,
+                n_init,
                 objective=lambda r: self._merit(lloyd.finish(r.params.C).objective),
-                max_iter=self.max_iter,
+                n_subtasks=self.max_iter + 1,  # one for the iterations of an orthogonal start
                 progress=progress,
             )
             self._keep(lloyd, result, weighted=sample_weight is not None)
@@ -117,7 +118,8 @@ class BaseKMeans(
         """Improve the centres with one more batch of rows.
 
         The first batch chooses the initial centres. A centre weighs as much as the rows it has
-        received so far, so that later batches move it less and less.
+        received so far, so that later batches move it less and less. Centres without rows stay
+        where they are, and the objective is that of the batch before it moved the centres.
 
         Parameters
         ----------
@@ -136,28 +138,28 @@ class BaseKMeans(
         weights = check_weights(sample_weight, rows)
         with worker_pool():
             rng = as_generator(self.random_state)
+            lloyd = self._lloyd(rows, weights, rng)
             if first:
-                lloyd = self._lloyd(rows, weights, rng)
                 n_centers = self._check_n_centers(rows)
                 C = initial_centers(
                     self.init, lloyd, n_centers, X, max_iter=self.max_iter, tol=self.tol
                 )
                 old, n_iter, history = lloyd.start(C), 0, np.empty(0)
+                old = Centers(*map(to_host, old))
+                weighted = sample_weight is not None
             else:
                 check_model_device(self, rows, self.cluster_centers_)
-                lloyd = Lloyd(rows, weights, self._rule, rng, **self._rule_settings())
-                C, mass, counts = self._centers
-                old = Centers(*map(rows.place, (C.astype(rows.dtype), mass, counts)))
-                n_iter, history = self.n_iter_, self.objective_history_
-            shift = None if self._rule.unit_centers or rows.sparse else useful_shift(old.C)
-            old, lloyd.shift = old._replace(C=_less(old.C, shift)), shift
-            total = lloyd.sums(rows, weights, old.C)
+                old, n_iter, history = self._centers, self.n_iter_, self.objective_history_
+                weighted = sample_weight is not None or not _are_integers(self.counts_)
+            # In float64: the moves of a heavy centre are smaller than the digits of float32.
+            C = old.C.astype(np.float64)
+            lloyd.shift = None if self._rule.unit_centers else useful_shift(C, rows)
+            old = Centers(*map(rows.place, old._replace(C=_less(C, lloyd.shift))))
+            total = lloyd.sums(rows, weights, rows.place(to_host(old.C).astype(rows.dtype)))
             new = renew(total, old, rule=self._rule, orthogonal=lloyd.orthogonal)
-            new = new._replace(C=_plus(new.C, shift), counts=old.counts + total.counts)
+            counts = old.counts + total.counts
         self.__dict__.pop("labels_", None)  # of other centres
-        self._centers = Centers(*(to_host(a) for a in new))
-        self._set_centers(rows, new.C)
-        self.counts_ = rows.export(new.counts)
+        self._set_centers(rows, new._replace(counts=counts), lloyd.shift, weighted=weighted)
         self.n_iter_ = n_iter + 1
         self.objective_history_ = np.append(history, lloyd.objective(float(total.gain)))
         self._set_objective(self.objective_history_[-1])
@@ -200,9 +202,8 @@ class BaseKMeans(
         rows = check_rows(self, X, reset=False, accept_sparse=True)
         check_model_device(self, rows, self.cluster_centers_)
         C = self._free_centers()
-        shift = None if self._rule.unit_centers or rows.sparse else useful_shift(C)
-        C = np.asarray(_less(to_host(C), shift), rows.dtype)
-        return rows, C, None if shift is None else shift.astype(rows.dtype)
+        shift = None if self._rule.unit_centers else useful_shift(C, rows)
+        return rows, np.asarray(_less(to_host(C), shift), rows.dtype), shift
 
     def _free_centers(self) -> Array:
         return self.cluster_centers_
@@ -229,17 +230,22 @@ class BaseKMeans(
 
     def _lloyd(self, rows: Rows, weights: np.ndarray, rng: np.random.Generator) -> Lloyd:
         """Return the problem to solve; Euclidean distances are taken from a point among the rows."""
-        shift = None
-        if not (self._rule.unit_centers or rows.sparse):
-            shift = useful_shift(rows.glance())
-            shift = None if shift is None else shift.astype(rows.dtype)
+        shift = None if self._rule.unit_centers else useful_shift(rows.glance(), rows)
         settings = self._rule_settings()
         # The polar factor gives every orthogonal centre a direction of its own, rows or none.
         refill = self.empty == "data" and not settings.get("orthogonal", False)
         return Lloyd(rows, weights, self._rule, rng, shift, refill=refill, **settings)
 
     def _run(self, lloyd: Lloyd, n_centers: int, X: Any, task: Progress) -> LoopResult:
-        C = initial_centers(self.init, lloyd, n_centers, X, max_iter=self.max_iter, tol=self.tol)
+        C = initial_centers(
+            self.init,
+            lloyd,
+            n_centers,
+            X,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            progress=task,
+        )
         return lloyd.run(
             _less(C, lloyd.shift),
             max_iter=self.max_iter,
@@ -256,7 +262,10 @@ class BaseKMeans(
 
     def _keep(self, lloyd: Lloyd, result: LoopResult, *, weighted: bool) -> None:
         """Set the fitted attributes from the best run."""
-        centers: Centers = result.params
+        # From here on as predict sees the centres, so that it gives the labels of fit.
+        full = _plus(result.params.C, lloyd.shift)
+        lloyd.shift = None if self._rule.unit_centers else useful_shift(full, lloyd.rows)
+        centers: Centers = result.params._replace(C=_less(full, lloyd.shift))
         history = list(result.history)
         if self.compute_labels or self.empty == "drop":
             final = lloyd.finish(centers.C)
@@ -272,21 +281,35 @@ class BaseKMeans(
         if not self.compute_labels:
             self.__dict__.pop("labels_", None)
         self._warn_if_empty(centers)
-        counts = to_host(centers.counts)
-        self.counts_ = lloyd.rows.export(counts if weighted else counts.astype(np.int64))
-        centers = centers._replace(C=_plus(centers.C, lloyd.shift))
-        self._centers = Centers(*(to_host(a) for a in centers))
-        self._set_centers(lloyd.rows, centers.C)
+        self._set_centers(lloyd.rows, centers, lloyd.shift, weighted=weighted)
         self.n_iter_ = result.n_iter
         self.objective_history_ = np.array(history)
         self._set_objective(history[-1])
 
-    def _set_centers(self, rows: Rows, C: Array) -> None:
-        self.cluster_centers_ = rows.export(self._all_centers(C))
+    def _set_centers(
+        self, rows: Rows, centers: Centers, shift: np.ndarray | None, *, weighted: bool
+    ) -> None:
+        """Set the centres and their counts, and keep what partial_fit needs to go on."""
+        C, mass, counts = (to_host(a) for a in centers)
+        C = _plus(C.astype(np.float64), shift)
+        self._centers = Centers(C, mass, counts)
+        self.cluster_centers_ = rows.export(self._all_centers(C).astype(rows.dtype))
+        self.counts_ = rows.export(counts if weighted else counts.astype(np.int64))
         self._n_features_out = self.cluster_centers_.shape[0]
 
+    def _count_starts(self) -> int:
+        if self.n_init > 1 and not (isinstance(self.init, str) or callable(self.init)):
+            warnings.warn(
+                f"init gives the centers, so that n_init={self.n_init} starts would be the same; "
+                "one is made",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+            return 1
+        return self.n_init
+
     def _without_small(self, centers: Centers) -> tuple[Centers, bool]:
-        """Drop centres that hold less than min_count (and less than one row)."""
+        """Drop centres that hold less than min_count, and empty ones."""
         least = self.min_count if self.min_count > 0 else np.finfo(float).tiny
         large = to_host(center_counts(centers)) >= least
         if not large.any():
@@ -314,6 +337,10 @@ class BaseKMeans(
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def _are_integers(counts: Array) -> bool:
+    return np.issubdtype(to_host(counts).dtype, np.integer)
 
 
 def _plus(C: Array, shift: np.ndarray | None) -> Array:

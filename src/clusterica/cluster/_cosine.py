@@ -44,9 +44,9 @@ class CosineKMeans(BaseKMeans):
         or only the free half), or a function called as ``init(X, n_clusters, random_state)``. Beyond
         twice the number of features the rest is scattered at random.
     n_init : int, default=1
-        Number of starts, of which the one with the largest objective is kept.
+        Number of starts (one if the centres are given), of which the one with the largest objective is kept.
     max_iter : int, default=300
-        Most iterations of a start: passes over the data.
+        Most iterations of a start: passes over the data. The orthogonal start may take as many first.
     tol : float, default=1e-7
         A start ends when an iteration changes neither the objective nor (in squared length) the centres
         by more than this, relative to their size.

@@ -14,12 +14,20 @@ from clusterica.cluster._lloyd import Lloyd
 from clusterica.cluster._sample import draw_rows
 from clusterica.ops.linalg import inverse_lengths, row_energies, unit_rows
 from clusterica.ops.rules import Rule
+from clusterica.optim import Progress
 
 METHODS = ("gaussian", "orthonormal", "orthogonal", "k-means++", "rows")
 
 
 def initial_centers(
-    init: Any, lloyd: Lloyd, n_centers: int, X: Any, *, max_iter: int, tol: float
+    init: Any,
+    lloyd: Lloyd,
+    n_centers: int,
+    X: Any,
+    *,
+    max_iter: int,
+    tol: float,
+    progress: Progress | None = None,
 ) -> np.ndarray:
     """Return n_centers starting points, shape (n_centers, n_features), in the data's own coordinates.
 
@@ -36,11 +44,13 @@ def initial_centers(
         Passed to a callable.
     max_iter, tol : int, float
         When the iterations of "orthogonal" end.
+    progress : Progress, optional
+        Task of which they are a part.
     """
     if callable(init):
         seed = check_random_state(int(lloyd.rng.integers(2**31)))
         n_clusters = 2 * n_centers if lloyd.rule is Rule.AXIS else n_centers
-        return _given(init(X, n_clusters=n_clusters, random_state=seed), lloyd, n_centers)
+        return _given(init(X, n_clusters, random_state=seed), lloyd, n_centers)
     if not isinstance(init, str):
         return _given(init, lloyd, n_centers)
     if init == "gaussian":
@@ -48,7 +58,7 @@ def initial_centers(
     if init in ("orthonormal", "orthogonal"):
         axes = _random_axes(n_centers, lloyd)
         if init == "orthogonal":
-            axes = _turned_axes(axes, lloyd, max_iter=max_iter, tol=tol)
+            axes = _turned_axes(axes, lloyd, max_iter=max_iter, tol=tol, progress=progress)
         return _spread(_along_axes(axes, n_centers, lloyd), lloyd)
     sample, weights = _sample(lloyd, n_centers)
     if init == "rows":
@@ -93,14 +103,20 @@ def _random_axes(n_centers: int, lloyd: Lloyd) -> np.ndarray:
     return (Q * np.sign(np.diag(R))).T  # the signs make the draw uniform over rotations
 
 
-def _turned_axes(axes: np.ndarray, lloyd: Lloyd, *, max_iter: int, tol: float) -> np.ndarray:
+def _turned_axes(
+    axes: np.ndarray, lloyd: Lloyd, *, max_iter: int, tol: float, progress: Progress | None
+) -> np.ndarray:
     """Turn orthonormal axes towards the sparse directions: AXIS iterations that keep them orthogonal.
 
     On white sparse data the optimum is orthogonal, and the constraint leaves far fewer bad optima:
     no two centres can share a source.
     """
     turn = Lloyd(lloyd.rows, lloyd.weights, Rule.AXIS, lloyd.rng, orthogonal=True)
-    return np.asarray(to_host(turn.run(axes, max_iter=max_iter, tol=tol).params.C), np.float64)
+    task = None if progress is None else progress.subtask("orthogonal start", max_iter)
+    result = turn.run(axes, max_iter=max_iter, tol=tol, progress=task)
+    if task is not None:
+        task.end()
+    return np.asarray(to_host(result.params.C), np.float64)
 
 
 def _along_axes(axes: np.ndarray, n_centers: int, lloyd: Lloyd) -> np.ndarray:

@@ -30,7 +30,7 @@ class KMeans(BaseKMeans):
         random. An array gives the centres, shape (n_clusters, n_features); a callable is called as
         ``init(X, n_clusters, random_state)``.
     n_init : int, default=1
-        Number of starts, of which the one with the smallest inertia is kept.
+        Number of starts (one if the centres are given), of which the one with the smallest inertia is kept.
     max_iter : int, default=300
         Most iterations of a start: passes over the data.
     tol : float, default=1e-4
@@ -125,5 +125,5 @@ class KMeans(BaseKMeans):
         distances : array of shape (n_samples, n_clusters)
         """
         rows, C, shift = self._for_new_rows(X)
-        row_bytes = 3 * C.shape[0] * rows.dtype.itemsize
+        row_bytes = 8 * (rows.n_features + 4 * C.shape[0])  # in float64
         return map_rows(distances, rows, C, shift, row_bytes=row_bytes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -74,7 +75,7 @@ class Lloyd:
         tol: float,
         batch_size: int | None = None,
         progress: Progress | None = None,
-        fitted: Any = None,
+        fitted: Callable[[Centers], dict[str, Any]] | None = None,
     ) -> LoopResult:
         """Iterate from the centres C; an iteration is a pass over the data, in batches if asked."""
         step = self.step if batch_size is None else partial(self.batch_step, batch_size=batch_size)
@@ -156,17 +157,17 @@ class Lloyd:
         return np.full(n_centers, self.damping if damped else 0.0)
 
     def _finished_step(self, old: Centers, new: Centers, gain: float) -> Step:
-        if self.refill:
-            new = self._refilled(new)
         xp = namespace_of(new.C)
         moved = float(xp.sum((new.C - old.C) ** 2))
         size = float(xp.sum(new.C**2))
-        return Step(new, self.objective(gain), moved / size if size > 0 else moved)
+        change = moved / size if size > 0 else moved
+        empty = np.flatnonzero(to_host(center_counts(new)) == 0)
+        if self.refill and len(empty):
+            # A random row is no move of the algorithm, but there is something left to do.
+            new, change = self._refilled(new, empty), max(change, np.finfo(float).tiny)
+        return Step(new, self.objective(gain), change)
 
-    def _refilled(self, centers: Centers) -> Centers:
-        empty = np.flatnonzero(to_host(center_counts(centers)) == 0)
-        if not len(empty):
-            return centers
+    def _refilled(self, centers: Centers, empty: np.ndarray) -> Centers:
         drawn, _ = draw_rows(self.rows, self.weights, len(empty), self.rng)
         drawn = drawn.toarray() if sp.issparse(drawn) else drawn
         C, mass = np.array(to_host(centers.C)), np.array(to_host(centers.mass))
@@ -183,14 +184,17 @@ def assign_bytes(rows: Rows, C: Array) -> int:
     return row if rows.on_host else 2 * row + 2 * C.shape[0] * rows.dtype.itemsize
 
 
-def useful_shift(X: Array) -> np.ndarray | None:
-    """Return the mean of rows if it is larger than their spread, so that taking it saves digits."""
-    if sp.issparse(X):
+def useful_shift(points: Array, rows: Rows) -> np.ndarray | None:
+    """Return the mean of points among the rows if it exceeds their spread: taking it saves digits.
+
+    Sparse rows are not shifted, so that they stay sparse.
+    """
+    if rows.sparse or sp.issparse(points):
         return None
-    X = np.asarray(to_host(X), dtype=np.float64)
-    mean = X.mean(axis=0)
-    far = mean @ mean > ((X - mean) ** 2).sum(axis=1).mean()
-    return mean if far else None
+    points = np.asarray(to_host(points), dtype=np.float64)
+    mean = points.mean(axis=0)
+    far = mean @ mean > ((points - mean) ** 2).sum(axis=1).mean()
+    return mean.astype(rows.dtype) if far else None
 
 
 def _sums_of_block(*args: Array, rule: Rule) -> LloydSums:

@@ -12,8 +12,12 @@ def draw_rows(
     rows: Rows, weights: np.ndarray, n: int, rng: np.random.Generator
 ) -> tuple[Array, np.ndarray]:
     """Draw up to n different rows of positive weight, in random order, as NumPy or CSR, with weights."""
-    candidates = np.flatnonzero(weights > 0)
-    chosen = rng.choice(candidates, size=min(n, len(candidates)), replace=False)
+    # Weights that are all one number take no memory, and need none to draw from.
+    if weights.strides == (0,):
+        chosen = rng.choice(rows.n_rows, size=min(n, rows.n_rows), replace=False)
+    else:
+        candidates = np.flatnonzero(weights > 0)
+        chosen = rng.choice(candidates, size=min(n, len(candidates)), replace=False)
     order = np.argsort(chosen)
     back = np.empty_like(order)
     back[order] = np.arange(len(order))

@@ -46,7 +46,7 @@ class SphericalKMeans(BaseKMeans):
     damping : float, default=1.0
         Weight of the old centre in an update; it keeps small clusters from jumping about.
     n_init : int, default=1
-        Number of starts, of which the one with the smallest inertia is kept.
+        Number of starts (one if the centres are given), of which the one with the smallest inertia is kept.
     max_iter : int, default=100
         Most iterations of a start; ten are often enough [1]_.
     tol : float, default=1e-4

@@ -75,7 +75,7 @@ def available() -> tuple[Experiment, ...]:
     """
     package = importlib.import_module("clusterica.experiments")
     for module in pkgutil.iter_modules(package.__path__):
-        if re.match(r"p\d_", module.name):
+        if re.match(r"p\d+_", module.name):
             importlib.import_module(f"clusterica.experiments.{module.name}")
     return tuple(sorted(_registered.values(), key=lambda entry: entry.name))
 

@@ -93,8 +93,8 @@ def losses_reference(
     centers = xp.take(C, labels, axis=0)
     if rule is Rule.DIRECTION:
         inverse = inverse_lengths(X)
-        zero = xp.astype(inverse > 0, X.dtype)
-        return zero * row_energies(X * inverse[:, None] - centers) / 2
+        nonzero = xp.astype(inverse > 0, X.dtype)
+        return nonzero * row_energies(X * inverse[:, None] - centers) / 2
     return row_energies(X - shares(best, None, rule)[:, None] * centers)
 
 

@@ -18,6 +18,15 @@ def row_energies(X: Array) -> Array:
     return namespace_of(X).vecdot(X, X)
 
 
+def wide_row_energies(X: Array) -> Array:
+    """Return the squared length of every row in float64, where the square of no float32 is lost."""
+    if isinstance(X, np.ndarray):
+        return np.einsum("ij,ij->i", X, X, dtype=np.float64)
+    if sp.issparse(X):
+        return row_energies(X.astype(np.float64))
+    return row_energies(namespace_of(X).astype(X, namespace_of(X).float64))
+
+
 def row_lengths(X: Array) -> Array:
     """Return the Euclidean length of every row, shape (n_rows,)."""
     return row_energies(X) ** 0.5
@@ -25,13 +34,7 @@ def row_lengths(X: Array) -> Array:
 
 def inverse_lengths(X: Array) -> Array:
     """Return one over the length of every row, and 0 for a row of zeros, which has no direction."""
-    # In float64, where the square of no float32 is lost.
-    if isinstance(X, np.ndarray):
-        lengths = np.sqrt(np.einsum("ij,ij->i", X, X, dtype=np.float64))
-    elif sp.issparse(X):
-        lengths = row_lengths(X.astype(np.float64))
-    else:
-        lengths = row_lengths(namespace_of(X).astype(X, namespace_of(X).float64))
+    lengths = wide_row_energies(X) ** 0.5
     xp = namespace_of(lengths)
     inverse = xp.where(lengths > 0, 1 / xp.where(lengths > 0, lengths, 1), 0)
     return xp.astype(inverse, X.dtype)

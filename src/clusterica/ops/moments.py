@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from clusterica.arrays import namespace_of
 from clusterica.arrays._namespace import Array
-from clusterica.ops.linalg import row_energies
+from clusterica.ops.linalg import wide_row_energies
 
 
 class Moments(NamedTuple):
@@ -49,9 +49,7 @@ class Energy(NamedTuple):
 
 def energy(X: Array, shift: Array | None, weights: Array) -> Energy:
     """Return ``sum w |x - shift|^2`` of a block and the weight of its nonzero rows."""
-    lengths = row_energies(X if shift is None else X - shift)
-    xp = namespace_of(lengths)
-    nonzero = xp.astype(lengths > 0, lengths.dtype)
-    return Energy(
-        xp.sum(lengths * weights, dtype=xp.float64), xp.sum(nonzero * weights, dtype=xp.float64)
-    )
+    energies = wide_row_energies(X if shift is None else X - shift)
+    xp = namespace_of(energies)
+    weights = xp.astype(weights, xp.float64)
+    return Energy(xp.sum(energies * weights), xp.sum(xp.where(energies > 0, weights, 0)))

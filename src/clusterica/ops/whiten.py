@@ -35,7 +35,8 @@ def spectrum(covariance: Array, *, precision: float) -> Spectrum:
     # The largest entry of an eigenvector is positive, so that two fits can be compared.
     largest = xp.argmax(xp.abs(vectors), axis=0)
     vectors = vectors * xp.sign(xp.take_along_axis(vectors, largest[None, :], axis=0))
-    smallest = float(xp.max(values)) * covariance.shape[0] * precision
+    # Rounding of the sums moves an eigenvalue that should be zero by about this much.
+    smallest = float(xp.max(values)) * 4 * covariance.shape[0] ** 0.5 * precision
     rank = int(xp.sum(xp.astype(values > smallest, xp.int64)))
     return Spectrum(xp.clip(values, min=0), vectors, rank)
 

@@ -35,8 +35,6 @@ class LoopResult(NamedTuple):
     history: tuple[float, ...]
     n_iter: int
     converged: bool
-    fixed: bool
-    """The last step moved nothing: its sums belong to the parameters."""
     stopped: bool
 
 
@@ -71,20 +69,19 @@ def iterate(
         Called with the LoopState after every step: the place where checkpoints are written.
     """
     params, history, n_iter = start.params, list(start.history), start.n_iter
-    converged, fixed, stopped = start.converged, False, False
+    converged, stopped = start.converged, False
     while n_iter < max_iter and not (converged or stopped):
         task = progress.subtask("iteration") if progress is not None else None
         result = step(params)
         params, n_iter = result.params, n_iter + 1
         history.append(result.objective)
-        fixed = result.change == 0
-        converged = fixed or (result.change <= tol and _rests(history, tol))
+        converged = result.change == 0 or (result.change <= tol and _rests(history, tol))
         if hook is not None:
             hook(LoopState(n_iter, params, tuple(history), converged))
         if task is not None:
             attributes = None if fitted is None else _later(fitted, params)
             stopped = task.end(attributes)
-    return LoopResult(params, tuple(history), n_iter, converged, fixed, stopped)
+    return LoopResult(params, tuple(history), n_iter, converged, stopped)
 
 
 def _rests(history: list[float], tol: float) -> bool:

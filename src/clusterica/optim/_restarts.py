@@ -16,7 +16,7 @@ def best_of(
     n_init: int,
     *,
     objective: Callable[[R], float],
-    max_iter: int,
+    n_subtasks: int,
     progress: Progress,
 ) -> R:
     """Run n_init times and keep the result with the largest objective (the first of equals).
@@ -29,14 +29,14 @@ def best_of(
         Number of starts. A callback may ask to stop after any of them.
     objective : callable
         From a result to the number that is maximised.
-    max_iter : int
-        Most iterations of a start, for the progress bar.
+    n_subtasks : int
+        Most parts of a start, for the progress bar.
     progress : Progress
         Task whose parts are the starts.
     """
     best, most = None, -math.inf
     for _ in range(n_init):
-        task = progress.subtask("start", max_iter)
+        task = progress.subtask("start", n_subtasks)
         result = run(task)
         value = objective(result) if n_init > 1 else 0.0  # it may cost a pass over the data
         if best is None or value > most or math.isnan(most):

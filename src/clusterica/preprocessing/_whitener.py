@@ -291,7 +291,7 @@ def _moments_about_mean(rows: Rows) -> Moments:
 
 def _apply(fn: Any, rows: Rows, matrix: Array, mean: Array) -> Array:
     place = [np.asarray(to_host(a), dtype=rows.dtype) for a in (matrix, mean)]
-    row_bytes = 2 * matrix.shape[0] * rows.dtype.itemsize
+    row_bytes = (rows.n_features + matrix.shape[0]) * rows.dtype.itemsize
     return map_rows(fn, rows, *place, row_bytes=row_bytes)
 
 

@@ -21,6 +21,7 @@ _FEWEST_ROWS_OF_SMALL = 48
 # Otherwise: about two MiB of scores. With fewer rows BLAS packs the centres too often.
 _SCORES = 2**19
 _TILE_ROWS = (176, 656)
+_MOST_SCORES = 2**22
 
 # Plain integers: compiled code is cached with them, where an enumeration could not be.
 _EUCLIDEAN, _GAIN_SHAPE, _DIRECTION, _AXIS = (int(rule) for rule in Rule)
@@ -83,7 +84,7 @@ def _tiling(C: np.ndarray, shift: Array | None) -> tuple[int, bool]:
     small = _SMALL_PRODUCT // (k * d)
     if small >= _FEWEST_ROWS_OF_SMALL:
         return min(small, _TILE_ROWS[1]) // 16 * 16, True
-    size = int(np.clip(_SCORES // k, *_TILE_ROWS))
+    size = max(1, min(int(np.clip(_SCORES // k, *_TILE_ROWS)), _MOST_SCORES // k))
     # An odd multiple of 16, so that the rows of S do not compete for the same places in the cache.
     return size // 32 * 32 + 16, shift is not None
 
