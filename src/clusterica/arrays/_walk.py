@@ -144,8 +144,7 @@ def _results(
     threads = active_config().n_threads
 
     def run(start: int, stop: int, load: Callable) -> Any:
-        cut = (rows.place(np.ascontiguousarray(a[start:stop])) for a in aligned)
-        return fn(load(), *params, *cut)
+        return fn(load(), *params, *(_cut(rows, a, start, stop) for a in aligned))
 
     with worker_pool() as pool:
         if rows.on_host and threads == 1:
@@ -167,6 +166,14 @@ def _results(
         finally:
             for _, _, future in pending:
                 future.cancel()
+
+
+def _cut(rows: Rows, values: np.ndarray, start: int, stop: int) -> Array:
+    """Return the values of some rows, where the rows are."""
+    if values.strides == (0,) and not rows.on_host:
+        one = rows.place(values[:1].copy())  # one number repeated: no need to send it for every row
+        return namespace_of(one).broadcast_to(one, (stop - start,))
+    return rows.place(np.ascontiguousarray(values[start:stop]))
 
 
 class _BlasLimit:
