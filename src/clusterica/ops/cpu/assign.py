@@ -101,7 +101,7 @@ def _dense_tiles(  # type: ignore[no-untyped-def]
     ignore_sign = rule in (_GAIN_SHAPE, _AXIS)
     S = np.empty(k * size, X.dtype)
     turned = np.empty(d * size if turn else 0, X.dtype)
-    best = np.empty(size, np.int32)
+    best, inverse = np.empty(size, np.int32), np.empty(size, X.dtype)
     negatives = k if rule == _AXIS else 0
     gain = 0.0
     for start in range(0, n, size):
@@ -109,8 +109,9 @@ def _dense_tiles(  # type: ignore[no-untyped-def]
         b = stop - start
         tile = X[start:stop]
         by_center = S[: k * b].reshape(k, b)
+        width = b if turn else 0
+        columns = turned[: d * width].reshape(d, width)
         if turn:
-            columns = turned[: d * b].reshape(d, b)
             _turn(tile, shift, columns)
             np.dot(C, columns, by_center)
         else:
@@ -121,7 +122,9 @@ def _dense_tiles(  # type: ignore[no-untyped-def]
             label[i] = best[i] + negatives * (score[i] < 0)
         if sums.shape[0]:
             w = weights[start:stop]
-            gain += _add_rows(tile, shift, best, score, w, rule, sums)
+            if rule == _DIRECTION:
+                _inverse_lengths(tile, shift, columns, inverse[:b])
+            gain += _add_rows(tile, shift, best, score, inverse, w, rule, sums)
             for i in range(b):
                 counts[label[i]] += w[i]
     return gain
@@ -133,10 +136,9 @@ def _turn(X, shift, columns):  # type: ignore[no-untyped-def]
     n, d = X.shape
     whole = n - n % 16
     for i in range(0, whole, 16):
-        for f in range(d):
-            s = shift[f]
-            for r in range(16):
-                columns[f, i + r] = X[i + r, f] - s
+        for r in range(16):
+            for f in range(d):
+                columns[f, i + r] = X[i + r, f] - shift[f]
     for i in range(whole, n):
         for f in range(d):
             columns[f, i] = X[i, f] - shift[f]
@@ -250,12 +252,28 @@ def _losses(X, C, shift, labels, best, rule, result):  # type: ignore[no-untyped
 
 
 @compiled
-def _add_rows(X, shift, centers, scores, weights, rule, sums):  # type: ignore[no-untyped-def]
+def _inverse_lengths(X, shift, columns, inverse):  # type: ignore[no-untyped-def]
+    """One over the length of every row, all rows at once where they were turned into columns."""
+    if columns.shape[1] == 0:
+        for i in range(X.shape[0]):
+            inverse[i] = _inverse_length(X[i], shift)
+        return
+    inverse[:] = 0
+    for f in range(columns.shape[0]):
+        for i in range(columns.shape[1]):
+            inverse[i] += columns[f, i] * columns[f, i]
+    for i in range(columns.shape[1]):
+        energy = inverse[i]
+        plain = 1e-30 < energy < 1e30
+        inverse[i] = 1 / np.sqrt(energy) if plain else _inverse_length(X[i], shift)
+
+
+@compiled
+def _add_rows(X, shift, centers, scores, inverse, weights, rule, sums):  # type: ignore[no-untyped-def]
     total = 0.0
     for i in range(X.shape[0]):
         c = centers[i]
-        inverse = _inverse_length(X[i], shift) if rule == _DIRECTION else scores[i]
-        gain, share = _gain_and_share(scores[i], inverse, rule)
+        gain, share = _gain_and_share(scores[i], inverse[i], rule)
         share *= weights[i]
         for f in range(X.shape[1]):
             sums[c, f] += share * (X[i, f] - shift[f])
