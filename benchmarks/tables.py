@@ -53,9 +53,9 @@ def readme_table(report: dict[str, Any]) -> str:
     lines += [
         "",
         "The bare product is the fastest way to multiply all rows with all centres that NumPy's BLAS "
-        "offers, which a fit can't beat; in brackets, the speed-up on scikit-learn of a fit that did "
-        "nothing else. scikit-learn and clusterica assign all rows once more at the end, "
-        "to label them; faiss does not, and neither does `KMeans(compute_labels=False)`.",
+        "offers, the floor of any fit that computes all of them; in brackets, the speed-up on "
+        "scikit-learn of a fit that did nothing else. scikit-learn and clusterica assign all rows once "
+        "more at the end, to label them; faiss does not, and neither does `KMeans(compute_labels=False)`.",
     ]
     return "\n".join(lines)
 
