@@ -1,7 +1,8 @@
 """Run the CPU comparisons and write their figures: ``python -m benchmarks [--quick]``."""
 
-from benchmarks import kmeans, tables
+from benchmarks import ica, kmeans, tables
 
 if __name__ == "__main__":
     kmeans.main()
+    ica.main()
     tables.main()

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import threadpoolctl
 
-Run = Callable[[int], None]  # takes the number of iterations
+Run = Callable[[int], dict[str, Any] | None]  # takes the number of iterations, may tell how it went
 
 
 def clusterica_fit(X: np.ndarray, C: np.ndarray, kind: str) -> Run:
@@ -98,7 +98,56 @@ def gemm(X: np.ndarray, C: np.ndarray, kind: str) -> Run:
     return run
 
 
-FITS = {"clusterica": clusterica_fit, "sklearn": sklearn_fit, "faiss": faiss_fit, "gemm": gemm}
+def clusterica_ica(X: np.ndarray, A: np.ndarray, kind: str) -> Run:
+    """Return a fit of Cluster-ICA, ``kind`` being "ml" (refined) or "clusters"."""
+    from clusterica.ica import ClusterICA
+
+    def run(n: int) -> dict[str, Any]:
+        ica = ClusterICA(refine="ml" if kind == "ml" else None, random_state=n).fit(X)
+        return _recovery(ica.components_, A) | {"iterations": ica.n_iter_}
+
+    return run
+
+
+def sklearn_ica(X: np.ndarray, A: np.ndarray, kind: str) -> Run:
+    """Return a fit of scikit-learn's FastICA: parallel, logcosh."""
+    from sklearn.decomposition import FastICA
+
+    def run(n: int) -> dict[str, Any]:
+        ica = FastICA(whiten="unit-variance", max_iter=1000, random_state=n).fit(X)
+        return _recovery(ica.components_, A) | {"iterations": ica.n_iter_}
+
+    return run
+
+
+def picard_ica(X: np.ndarray, A: np.ndarray, kind: str) -> Run:
+    """Return a fit of picard: maximum likelihood with tanh, sources not forced to be uncorrelated."""
+    from picard import picard
+
+    def run(n: int) -> dict[str, Any]:
+        K, W, _, iterations = picard(
+            X.T, ortho=False, max_iter=1000, random_state=n, return_n_iter=True
+        )
+        return _recovery(W @ K, A) | {"iterations": iterations}
+
+    return run
+
+
+def _recovery(components: np.ndarray, A: np.ndarray) -> dict[str, Any]:
+    from clusterica.metrics import recovery_distance
+
+    return {"distance": recovery_distance(components @ A, np.eye(len(A)))}
+
+
+FITS = {
+    "clusterica": clusterica_fit,
+    "sklearn": sklearn_fit,
+    "faiss": faiss_fit,
+    "gemm": gemm,
+    "clusterica ica": clusterica_ica,
+    "sklearn ica": sklearn_ica,
+    "picard ica": picard_ica,
+}
 
 
 def _check_iterations(done: int, asked: int) -> None:
@@ -119,27 +168,41 @@ def _resident_after_reset() -> int:
     return _memory("VmRSS")
 
 
+def _rows_and_centers(request: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+    """Return Gaussian rows and some of them as centres."""
+    n, d, k = request["shape"]
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, d), dtype=np.float32)
+    return X, X[rng.choice(n, k, replace=False)].copy()
+
+
+def _mixtures(request: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+    """Return rows of Laplace sources that are mixed by a rotation, and the rotation."""
+    from clusterica.datasets import make_sparse_sources
+
+    n, d = request["shape"]
+    X, _, A = make_sparse_sources(n, d, mixing="orthogonal", random_state=request["seed"])
+    return X, A
+
+
 def serve(library: str) -> None:
     """Answer requests: make the data of a shape, warm up, time n iterations."""
     X = C = np.empty((0, 0), np.float32)
     for line in sys.stdin:
         request: dict[str, Any] = json.loads(line)
         if request["do"] == "data":
-            n, d, k = request["shape"]
-            rng = np.random.default_rng(0)
             X, C = np.empty((0, 0), np.float32), np.empty((0, 0), np.float32)
-            X = rng.standard_normal((n, d), dtype=np.float32)
-            C = X[rng.choice(n, k, replace=False)].copy()
+            X, C = (_mixtures if "ica" in library else _rows_and_centers)(request)
             answer: dict[str, Any] = {}
         else:
             run = FITS[library](X, C, request["kind"])
             before = _resident_after_reset()
             started = time.perf_counter()
-            run(request["iterations"])
+            told = run(request["iterations"])
             answer = {
                 "seconds": time.perf_counter() - started,
                 "extra_bytes": _memory("VmHWM") - before,
-            }
+            } | (told or {})
         print(json.dumps(answer), flush=True)
 
 

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from benchmarks.machine import describe
+from benchmarks.process import Contender
 
 RESULTS = Path(__file__).parent / "results"
 SHAPES = [
@@ -38,34 +36,6 @@ if "AVX-512" in describe()["cpu"] and "no AVX-512" not in describe()["cpu"]:
     # The wheel of faiss does not find these kernels by itself on every processor that has them.
     PEERS["faiss, SkylakeX"] = ("faiss", {"OPENBLAS_CORETYPE": "SkylakeX"})
 CONTENDERS = {"clusterica": ("clusterica", {}), "gemm": ("gemm", {}), **PEERS}
-
-
-class Contender:
-    """A process that fits on demand."""
-
-    def __init__(self, library: str, environment: dict[str, str]) -> None:
-        threads = {"OMP_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "2", "NUMBA_NUM_THREADS": "2"}
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.contenders", library],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=os.environ | threads | environment,
-        )
-
-    def ask(self, **request: Any) -> dict[str, Any]:
-        """Send a request and wait for its answer."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        print(json.dumps(request), file=self._process.stdin, flush=True)
-        line = self._process.stdout.readline()
-        if not line:
-            raise RuntimeError("a contender died; its error is above")
-        return json.loads(line)
-
-    def close(self) -> None:
-        """End the process."""
-        self._process.communicate()
 
 
 def measure(shape: tuple[int, int, int], repeats: int) -> dict[str, Any]:

@@ -10,7 +10,16 @@ from typing import Any
 
 import threadpoolctl
 
-LIBRARIES = ("clusterica", "numpy", "scikit-learn", "numba", "faiss-cpu", "torch", "triton")
+LIBRARIES = (
+    "clusterica",
+    "numpy",
+    "scikit-learn",
+    "numba",
+    "faiss-cpu",
+    "python-picard",
+    "torch",
+    "triton",
+)
 
 
 def describe() -> dict[str, Any]:

@@ -12,6 +12,8 @@ LAWS = {
     "logistic": stats.logistic(scale=np.sqrt(3) / np.pi),
     "t": stats.t(5, scale=np.sqrt(3 / 5)),
     "cauchy": stats.cauchy(),
+    "uniform": stats.uniform(-np.sqrt(3), 2 * np.sqrt(3)),
+    "gaussian": stats.norm(),
 }
 
 
@@ -32,6 +34,27 @@ def test_unit_variance(distribution):
 def test_student_below_two_degrees_is_not_scaled():
     S = make_sparse_sources(4000, 1, distribution="t", df=1.5, random_state=0).S
     assert stats.kstest(S.ravel(), stats.t(1.5).cdf).pvalue > 0.01
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (
+            stats.gennorm(0.7, loc=5, scale=9),
+            stats.gennorm(0.7, scale=1 / stats.gennorm(0.7).std()),
+        ),
+        (stats.expon(), stats.expon(loc=-1)),  # its mean is 1
+        (stats.t(1.5, loc=2), stats.t(1.5)),  # a mean, but no variance
+        (stats.cauchy(loc=1), stats.cauchy(loc=1)),  # neither
+    ],
+    ids=["gennorm", "expon", "t", "cauchy"],
+)
+def test_frozen_law_of_scipy(given, expected):
+    S = make_sparse_sources(4000, 1, distribution=given, random_state=0).S
+    assert S.shape == (4000, 1)
+    assert stats.kstest(S.ravel(), expected.cdf).pvalue > 0.01
+    again = make_sparse_sources(4000, 1, distribution=given, random_state=0).S
+    assert np.array_equal(S, again)
 
 
 def test_no_mixing_is_the_identity():
@@ -67,6 +90,8 @@ def test_seeds():
     ("settings", "message"),
     [
         ({"distribution": "gauss"}, "distribution is 'gauss'.*laplace"),
+        ({"distribution": stats.t}, "distribution is <scipy.*with its parameters"),
+        ({"distribution": 3}, "distribution is 3"),
         ({"distribution": "t", "df": 0}, "df is 0"),
         ({"mixing": "random"}, "mixing is 'random'"),
         ({"mixing": np.eye(3)}, r"mixing has shape \(3, 3\).*n_features=2"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
 from typing import Any
 
@@ -66,6 +67,16 @@ def check_rows(
     if sp.issparse(X) and X.indices.dtype != X.indptr.dtype:
         raise ValueError(f"{name} needs CSR indices and indptr of one integer type")
     return streamed(ArrayRows(X))
+
+
+def check_output_rows(estimator: Any, Y: Any, n_columns: int) -> Rows:
+    """Validate what a transformer gave, to be taken back: n_columns columns, under its output names."""
+    expects = copy.copy(estimator)
+    expects.n_features_in_ = n_columns
+    expects.__dict__.pop("feature_names_in_", None)
+    if hasattr(Y, "columns"):
+        expects.feature_names_in_ = estimator.get_feature_names_out()
+    return check_rows(expects, Y, reset=False)
 
 
 def check_weights(weights: Any, rows: Rows) -> np.ndarray:

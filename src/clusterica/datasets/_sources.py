@@ -1,15 +1,19 @@
-"""Mixtures of independent heavy-tailed sources, X = S Aᵀ, with unit variance where it exists."""
+"""Mixtures of independent sources, X = S Aᵀ, with unit variance where it exists."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from clusterica.arrays import as_generator
+
+# A law draws an array of a shape; Student's reads the degrees of freedom.
+Law = Callable[[np.random.Generator, tuple[int, int], float], np.ndarray]
 
 
 class SparseSources(NamedTuple):
@@ -27,12 +31,12 @@ def make_sparse_sources(
     n_samples: int,
     n_features: int,
     *,
-    distribution: str = "laplace",
+    distribution: Any = "laplace",
     df: float = 5.0,
     mixing: ArrayLike | str | None = None,
     random_state: Any = None,
 ) -> SparseSources:
-    """Draw independent heavy-tailed sources and mix them.
+    """Draw independent sources, most of them heavy-tailed, and mix them.
 
     Parameters
     ----------
@@ -40,9 +44,12 @@ def make_sparse_sources(
         Number of rows.
     n_features : int
         Number of sources.
-    distribution : {"laplace", "hypsecant", "logistic", "t", "cauchy"}, default="laplace"
+    distribution : {"laplace", "hypsecant", "logistic", "t", "cauchy", "uniform", "gaussian"} or frozen \
+            scipy.stats distribution, default="laplace"
         Law of each source, centred at zero. All but the Cauchy law, which has no variance, are
-        scaled to variance one; Student's t is so for ``df`` above 2.
+        scaled to variance one; Student's t is so for ``df`` above 2. The last two are not heavy-tailed:
+        there clusters find no sources. A distribution of SciPy, such as ``scipy.stats.gennorm(0.5)``,
+        is centred where it has a mean and scaled where it has a variance.
     df : float, default=5.0
         Degrees of freedom of Student's t; the other laws do not read it.
     mixing : None, "orthogonal" or array of shape (n_mixtures, n_features), default=None
@@ -63,15 +70,12 @@ def make_sparse_sources(
     >>> X.shape, S.shape, A.shape
     ((100, 2), (100, 2), (2, 2))
     """
-    if distribution not in DISTRIBUTIONS:
-        raise ValueError(
-            f"distribution is {distribution!r}; it must be one of {', '.join(DISTRIBUTIONS)}."
-        )
+    draw = _law(distribution)
     if not df > 0:
         raise ValueError(f"df is {df!r}; it must be a positive number, above 2 for unit variance.")
     rng = as_generator(random_state)
     A = _mixing_matrix(mixing, n_features=n_features, rng=rng)
-    S = DISTRIBUTIONS[distribution](rng, (n_samples, n_features), df)
+    S = draw(rng, (n_samples, n_features), df)
     return SparseSources(X=S if mixing is None else S @ A.T, S=S, A=A)
 
 
@@ -101,13 +105,47 @@ def _cauchy(rng: np.random.Generator, shape: tuple[int, int], df: float) -> np.n
     return rng.standard_cauchy(size=shape)
 
 
-DISTRIBUTIONS: dict[str, Callable[[np.random.Generator, tuple[int, int], float], np.ndarray]] = {
+def _uniform(rng: np.random.Generator, shape: tuple[int, int], df: float) -> np.ndarray:
+    """The uniform law on [-h, h] has variance h² / 3."""
+    return rng.uniform(-math.sqrt(3), math.sqrt(3), size=shape)
+
+
+def _gaussian(rng: np.random.Generator, shape: tuple[int, int], df: float) -> np.ndarray:
+    """The standard normal law, which no ICA can separate."""
+    return rng.standard_normal(shape)
+
+
+DISTRIBUTIONS: dict[str, Law] = {
     "laplace": _laplace,
     "hypsecant": _hypsecant,
     "logistic": _logistic,
     "t": _student,
     "cauchy": _cauchy,
+    "uniform": _uniform,
+    "gaussian": _gaussian,
 }
+
+
+def _law(distribution: Any) -> Law:
+    """Return the function that draws from a law that was named, or from a frozen one of SciPy."""
+    if isinstance(distribution, str) and distribution in DISTRIBUTIONS:
+        return DISTRIBUTIONS[distribution]
+    # Only a frozen distribution knows all its parameters; it refers to the family as its ``dist``.
+    if hasattr(distribution, "dist") and hasattr(distribution, "rvs"):
+        return partial(_frozen, distribution)
+    raise ValueError(
+        f"distribution is {distribution!r}; it must be one of {', '.join(DISTRIBUTIONS)}, or a "
+        "distribution of scipy.stats with its parameters, such as scipy.stats.gennorm(0.5)."
+    )
+
+
+def _frozen(law: Any, rng: np.random.Generator, shape: tuple[int, int], df: float) -> np.ndarray:
+    """Draw from a frozen law of SciPy, centred and scaled by the moments that it has."""
+    mean, std = float(law.mean()), float(law.std())
+    S = np.asarray(law.rvs(size=shape, random_state=rng), dtype=np.float64)
+    S -= mean if math.isfinite(mean) else 0.0
+    S /= std if math.isfinite(std) and std > 0 else 1.0
+    return S
 
 
 def _mixing_matrix(

@@ -49,6 +49,16 @@ def unit_rows(X: Array, fallback: Array | None = None) -> Array:
     return xp.where((inverse_lengths(X) > 0)[:, None], unit, fallback)
 
 
+def project(X: Array, B: Array, mean: Array) -> Array:
+    """Return ``(x - mean) Bᵀ`` for every row, shape (n_rows, n_components)."""
+    return (X - mean) @ B.T
+
+
+def combine(S: Array, A: Array, mean: Array) -> Array:
+    """Return ``s Aᵀ + mean`` for every row, shape (n_rows, n_features): the way back."""
+    return S @ A.T + mean
+
+
 def polar_factor(M: Array) -> Array:
     """Return the matrix with orthonormal rows nearest to M: U Vᵀ of its singular value decomposition.
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from clusterica.arrays import namespace_of
 from clusterica.arrays._namespace import Array
-from clusterica.ops.linalg import wide_row_energies
+from clusterica.ops.linalg import project, wide_row_energies
 
 
 class Moments(NamedTuple):
@@ -53,3 +53,17 @@ def energy(X: Array, shift: Array | None, weights: Array) -> Energy:
     xp = namespace_of(energies)
     weights = xp.astype(weights, xp.float64)
     return Energy(xp.sum(energies * weights), xp.sum(xp.where(energies > 0, weights, 0)))
+
+
+class ResponseMoments(NamedTuple):
+    """Sums over rows of y² and y⁴, each of shape (n_components,)."""
+
+    second: Array
+    fourth: Array
+
+
+def response_moments(X: Array, B: Array, mean: Array) -> ResponseMoments:
+    """Return the even moments of the responses ``y = (x - mean) Bᵀ`` of a block."""
+    xp = namespace_of(X)
+    squares = project(X, B, mean) ** 2
+    return ResponseMoments(xp.sum(squares, axis=0), xp.sum(squares**2, axis=0))

@@ -1,7 +1,18 @@
 """Loops that turn sums over rows into the next parameters, with progress, early stopping and hooks."""
 
+from clusterica.optim._lbfgs import LBFGS, Evaluation
 from clusterica.optim._loop import LoopResult, LoopState, Step, iterate
 from clusterica.optim._progress import Progress, fit_progress
 from clusterica.optim._restarts import best_of
 
-__all__ = ["LoopResult", "LoopState", "Progress", "Step", "best_of", "fit_progress", "iterate"]
+__all__ = [
+    "LBFGS",
+    "Evaluation",
+    "LoopResult",
+    "LoopState",
+    "Progress",
+    "Step",
+    "best_of",
+    "fit_progress",
+    "iterate",
+]

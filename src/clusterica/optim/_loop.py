@@ -9,8 +9,9 @@ from clusterica.optim._progress import Progress
 
 
 class Step(NamedTuple):
-    """What one step gives: the next parameters, the objective of the old ones, how far it moved.
+    """What one step gives: the next parameters, an objective, how far it moved.
 
+    The objective is that of the old parameters, or of the new ones where the step knows it anyway.
     ``change`` is the squared length of the move relative to that of the parameters.
     """
 

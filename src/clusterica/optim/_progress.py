@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 
@@ -29,6 +30,21 @@ class Progress:
         """Begin a part of this task, which has at most n_subtasks parts of its own."""
         context = self._context.subcontext(task_name=name, max_subtasks=n_subtasks)
         return Progress(self._estimator, context, **self._data)
+
+    @contextmanager
+    def lend_to(self, estimator: Any, name: str) -> Iterator[None]:
+        """Let the fit of another estimator inside the ``with`` block be a part of this task.
+
+        Callbacks that are meant for the parts of a model, such as scikit-learn's ProgressBar, watch it too.
+        """
+        if not hasattr(estimator, "set_callbacks"):
+            task = self.subtask(name)
+            yield
+            task.end()
+            return
+        context = self._context.subcontext(task_name=name, max_subtasks=0)
+        with context.propagate_callback_context(estimator):
+            yield
 
     def end(self, fitted: Callable[[], dict[str, Any]] | None = None) -> bool:
         """End this task and return whether a callback asks to stop.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -13,15 +12,16 @@ from sklearn.utils.validation import check_is_fitted
 from clusterica.arrays import (
     Rows,
     check_model_device,
+    check_output_rows,
     check_rows,
     get_config,
     map_reduce,
-    map_rows,
     namespace_of,
     to_host,
 )
 from clusterica.arrays._namespace import Array
 from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
+from clusterica.ops.linalg import combine, project
 from clusterica.ops.moments import Moments, about_mean, merge, moments
 from clusterica.ops.whiten import (
     Whitening,
@@ -29,6 +29,7 @@ from clusterica.ops.whiten import (
     whiten_by_cholesky,
     whiten_by_spectrum,
 )
+from clusterica.preprocessing._map import apply_map
 
 
 class Whitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -184,7 +185,7 @@ class Whitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         check_is_fitted(self, "whitening_")
         rows = check_rows(self, X, reset=False)
         check_model_device(self, rows, self.whitening_)
-        return _apply(_whitened, rows, self.whitening_, self.mean_)
+        return apply_map(project, rows, self.whitening_, self.mean_)
 
     def inverse_transform(self, Y: Any) -> Array:
         """Undo the whitening.
@@ -199,18 +200,9 @@ class Whitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         X : array of shape (n_samples, n_features)
         """
         check_is_fitted(self, "whitening_")
-        rows = check_rows(self._of_white_columns(Y), Y, reset=False)
+        rows = check_output_rows(self, Y, self.n_components_)
         check_model_device(self, rows, self.dewhitening_)
-        return _apply(_colored, rows, self.dewhitening_, self.mean_)
-
-    def _of_white_columns(self, Y: Any) -> Whitener:
-        """Return a copy that expects the columns of whitened data, to check Y by."""
-        expects = copy.copy(self)
-        expects.n_features_in_ = self.n_components_
-        expects.__dict__.pop("feature_names_in_", None)
-        if hasattr(Y, "columns"):
-            expects.feature_names_in_ = self.get_feature_names_out()
-        return expects
+        return apply_map(combine, rows, self.dewhitening_, self.mean_)
 
     def _check_settings(self, rows: Rows) -> None:
         d = rows.n_features
@@ -287,17 +279,3 @@ def _moments_about_mean(rows: Rows) -> Moments:
     row_bytes = rows.n_features * rows.dtype.itemsize
     total = map_reduce(moments, rows, about, row_bytes=row_bytes)
     return about_mean(total, rows.place(about.astype(np.float64)))
-
-
-def _apply(fn: Any, rows: Rows, matrix: Array, mean: Array) -> Array:
-    place = [np.asarray(to_host(a), dtype=rows.dtype) for a in (matrix, mean)]
-    row_bytes = (rows.n_features + matrix.shape[0]) * rows.dtype.itemsize
-    return map_rows(fn, rows, *place, row_bytes=row_bytes)
-
-
-def _whitened(X: Array, T: Array, mean: Array) -> Array:
-    return (X - mean) @ T.T
-
-
-def _colored(Y: Array, dewhitening: Array, mean: Array) -> Array:
-    return Y @ dewhitening.T + mean

@@ -1,0 +1,396 @@
+"""Cluster-ICA: whiten ``y = T x``, cluster y, and read the ICA filters ``Tᵀ c`` off the centroids c."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from numbers import Integral
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    clone,
+)
+from sklearn.callback import CallbackSupportMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from clusterica.arrays import (
+    Rows,
+    as_generator,
+    check_model_device,
+    check_output_rows,
+    check_rows,
+    map_reduce,
+    to_host,
+    worker_pool,
+)
+from clusterica.arrays._namespace import Array
+from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
+from clusterica.ica._centroids import centroids_of, prepared, white_rows
+from clusterica.ica._fold import fold, fold_overcomplete
+from clusterica.ica._likelihood import maximize_likelihood
+from clusterica.ops.contrast import Contrast, SmoothedLaplace, check_contrast
+from clusterica.ops.linalg import combine, polar_factor, project
+from clusterica.ops.moments import response_moments
+from clusterica.optim import Progress, fit_progress
+from clusterica.preprocessing import Whitener
+from clusterica.preprocessing._map import apply_map
+
+# An excess kurtosis above this share of the number of rows, which is the largest possible, tells that a few
+# rows outweigh all others.
+_FEW_ROWS_RULE = 0.05
+
+
+class Unmixing(NamedTuple):
+    """Filters, shape (n_sources, n_features), and columns of the mixing matrix, (n_features, n_sources)."""
+
+    filters: np.ndarray
+    columns: np.ndarray
+
+
+class ClusterICA(
+    CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+):
+    r"""Independent components of data with sparse sources, found by clustering.
+
+    If :math:`x = A s` with independent sparse sources s, then white data :math:`y = T x` is a rotation of
+    s, and clusters of y lie on both sides of every source's direction (Algorithm 1 of [1]_). The
+    centroids c give the filters :math:`T^\top c`, rows of :math:`A^{-1}`, and the columns
+    :math:`T^{-1} c` of A.
+
+    Parameters
+    ----------
+    n_components : int or None, default=None
+        Number of sources. None takes as many as the white data has dimensions. Fewer are looked for after
+        reduction to so many principal components. With more (overcomplete), so many pairs of centroids
+        are scattered over the sphere, copies are merged and clusters with few rows dropped, so that there
+        may be less in the end: see ``n_components_``.
+    clusterer : clusterer or None, default=None
+        Any clusterer with ``cluster_centers_``, scikit-learn's included. A copy is fitted, with
+        ``n_clusters`` set to twice n_components and, where it has none, a seed from random_state. None is
+        :class:`~clusterica.cluster.CosineKMeans`, whose orthogonal start avoids poor local optima.
+    whitener : Whitener or None, default=None
+        A copy is fitted. None is ``Whitener("pca", eps=0.0)``, which leaves directions without variance out.
+        All methods are equally valid; a regularised one is for data with noise, such as image patches.
+    refine : {"ml"}, contrast or None, default=None
+        "ml" goes on from the centroids to the maximum of the likelihood of Laplace sources, by a few
+        quasi-Newton steps: centroids come near the sources with more rows, but not as near as is possible.
+        A contrast, such as ``LogCosh()`` or an object of your own, takes the place of the Laplace law; see
+        :func:`~clusterica.ica.check_contrast`. Not for overcomplete sources.
+    cluster_rows : int or None, default=None
+        Number of rows, drawn at random, that the clusterer sees. None is all of them, or with refine as many
+        as a good start needs: 400 for each component, and 20,000 at least.
+    max_iter : int, default=100
+        Most steps of refine.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed of all random draws, the same on every device.
+
+    Attributes
+    ----------
+    components_ : array of shape (n_components_, n_features)
+        The filters, scaled so that the sources ``(X - mean_) @ components_.T`` have unit variance. Sorted
+        by falling ``kurtosis_``, sparsest source first; the largest entry of every column of mixing_ is
+        positive.
+    mixing_ : array of shape (n_features, n_components_)
+        The columns :math:`T^{-1} c` of A, in the same order and scale. For orthogonal centroids and a
+        whitener with eps=0 it is the pseudo-inverse of components_, and with refine always; otherwise the
+        two differ by as much as the centroids are from orthogonal.
+    kurtosis_ : array of shape (n_components_,)
+        Excess kurtosis of every source: 0 for a Gaussian one, 3 for a Laplace law.
+    filter_centroids_ : array of shape (n_clusters, n_features)
+        :math:`T^\top c` for all centroids.
+    mixing_centroids_ : array of shape (n_clusters, n_features)
+        :math:`T^{-1} c` for all centroids.
+    mean_ : array of shape (n_features,)
+        Mean of the data.
+    clusterer_, whitener_ : estimators
+        As they were fitted.
+    n_components_ : int
+        Number of sources found.
+    n_iter_ : int
+        Steps of refine, or without it iterations of the clusterer.
+    objective_history_ : ndarray of shape (n_iter_ + 1,)
+        Minus the mean log-likelihood, up to a constant, at the start and after every step; empty without
+        refine.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, where X has them.
+
+    See Also
+    --------
+    clusterica.cluster.CosineKMeans : The default clusterer.
+    clusterica.metrics.check_riss : Whether a clusterer finds sources at all.
+    clusterica.ica.KurtosisPursuit : The other way round, a direction that shows clusters.
+
+    Notes
+    -----
+    Whitened rows are kept in memory where they fit the budget of :func:`clusterica.config_context`;
+    otherwise clusterers of this library read them block by block. The steps of refine need no whitened
+    rows, only passes over X.
+
+    Sources must be sparse (excess kurtosis well above 0). Gaussian ones can't be told apart by any method,
+    and K-means does not find those with light tails.
+
+    References
+    ----------
+    .. [1] A. Vinnikov and S. Shalev-Shwartz, "K-means recovers ICA filters when independent components
+       are sparse", 2014.
+
+    Examples
+    --------
+    >>> from clusterica.datasets import make_sparse_sources
+    >>> from clusterica.ica import ClusterICA
+    >>> from clusterica.metrics import amari_distance
+    >>> X, S, A = make_sparse_sources(20_000, 5, mixing="orthogonal", random_state=0)
+    >>> ica = ClusterICA(refine="ml", random_state=0).fit(X)
+    >>> ica.transform(X).shape
+    (20000, 5)
+    >>> bool(amari_distance(ica.components_, A) < 0.02)
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        "n_components": [Interval(Integral, 1, None, closed="left"), None],
+        "clusterer": [BaseEstimator, None],
+        "whitener": [Whitener, None],
+        "refine": [StrOptions({"ml"}), callable, None],
+        "cluster_rows": [Interval(Integral, 2, None, closed="left"), None],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "random_state": ["random_state", np.random.Generator],
+    }
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        clusterer: Any = None,
+        whitener: Whitener | None = None,
+        refine: str | Contrast | None = None,
+        cluster_rows: int | None = None,
+        max_iter: int = 100,
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.clusterer = clusterer
+        self.whitener = whitener
+        self.refine = refine
+        self.cluster_rows = cluster_rows
+        self.max_iter = max_iter
+        self.random_state = random_state
+
+    @fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn the sources.
+
+        Parameters
+        ----------
+        X : array-like, tensor, Dask array or iterable of blocks, (n_samples, n_features)
+            The data.
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        rows = check_rows(self, X, reset=True, min_rows=2)
+        rng, contrast = as_generator(self.random_state), self._contrast()
+        with worker_pool():
+            progress = fit_progress(self, 2, X=X, y=y)
+            self.whitener_ = self._fit_whitener(X, rows)
+            C = self._cluster(X, rows, rng, progress)
+            found = self._unmixing(rows, C, contrast, progress)
+            self._set_components(rows, found)
+        progress.end()
+        return self
+
+    def transform(self, X: Any) -> Array:
+        """Return the sources of the rows.
+
+        Parameters
+        ----------
+        X : as in fit, (n_samples, n_features)
+            The data.
+
+        Returns
+        -------
+        S : array of shape (n_samples, n_components_)
+            In the library and on the device of X; of unit variance on the data of fit.
+        """
+        check_is_fitted(self, "components_")
+        rows = check_rows(self, X, reset=False)
+        check_model_device(self, rows, self.components_)
+        return apply_map(project, rows, self.components_, self.mean_)
+
+    def inverse_transform(self, S: Any) -> Array:
+        """Return the rows that have these sources: ``S @ pinv(components_).T + mean_``.
+
+        Exact where there are as many sources as features; of all rows with these sources the one nearest to
+        the mean where there are less.
+
+        Parameters
+        ----------
+        S : as returned by transform, (n_samples, n_components_)
+            Sources.
+
+        Returns
+        -------
+        X : array of shape (n_samples, n_features)
+        """
+        check_is_fitted(self, "components_")
+        rows = check_output_rows(self, S, self.n_components_)
+        check_model_device(self, rows, self.components_)
+        back = np.linalg.pinv(to_host(self.components_).astype(np.float64))
+        return apply_map(combine, rows, back, self.mean_)
+
+    def _fit_whitener(self, X: Any, rows: Rows) -> Whitener:
+        n = self.n_components
+        fewer = n if n is not None and n < rows.n_features else None
+        default = Whitener("pca", eps=0.0, n_components=fewer)
+        whitener = (default if self.whitener is None else clone(self.whitener)).fit(X)
+        if whitener.eps_ == 0 and whitener.rank_ < min(rows.n_features, fewer or rows.n_features):
+            if whitener.n_components_ > whitener.rank_:
+                raise ValueError(
+                    f"the data varies in {whitener.rank_} of {rows.n_features} dimensions only, so that it "
+                    f"can't be whitened to {whitener.n_components_}; use at most n_components="
+                    f"{whitener.rank_}, whitener=Whitener('pca', eps=0.0), or eps > 0"
+                )
+            warnings.warn(
+                f"the data varies in {whitener.rank_} of {rows.n_features} dimensions only (a column is "
+                "constant or depends on others, or there are too few rows); so many sources are looked for",
+                UserWarning,
+                stacklevel=4,
+            )
+        return whitener
+
+    def _cluster(
+        self, X: Any, rows: Rows, rng: np.random.Generator, progress: Progress
+    ) -> np.ndarray:
+        """Return the directions of the sources in the white space, shape (n_sources, n_white)."""
+        n_white = self.whitener_.n_components_
+        n_lines = self.n_components or n_white
+        if self.refine is not None and n_lines != n_white:
+            raise ValueError(
+                f"refine needs as many sources as the white data has dimensions, and n_components={n_lines} "
+                f"differs from {n_white}; use refine=None, or another n_components"
+            )
+        n_rows = self._count_cluster_rows(rows, n_lines)
+        if n_rows < 2 * n_lines:
+            raise ValueError(
+                f"n_samples={n_rows} should be >= {2 * n_lines}, twice the number of sources; give more "
+                "rows or a smaller n_components"
+            )
+        clusterer = prepared(self.clusterer, n_clusters=2 * n_lines, rng=rng)
+        Y = white_rows(X, rows, self.whitener_, n_rows, clusterer, rng)
+        with progress.lend_to(clusterer, "clustering"):
+            self.clusterer_ = clusterer.fit(Y)
+        centroids, counts = centroids_of(self.clusterer_)
+        T, back = self._white_space()
+        export = _exporter(rows)
+        self.filter_centroids_, self.mixing_centroids_ = (
+            export(centroids @ T),
+            export(centroids @ back.T),
+        )
+        if n_lines > n_white:
+            return fold_overcomplete(centroids, counts)
+        return fold(centroids, counts, n_lines)
+
+    def _count_cluster_rows(self, rows: Rows, n_lines: int) -> int:
+        if self.cluster_rows is not None:
+            return min(self.cluster_rows, rows.n_rows)
+        return rows.n_rows if self.refine is None else min(rows.n_rows, max(20_000, 400 * n_lines))
+
+    def _white_space(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return T and its inverse, in float64 on the host."""
+        T, back = self.whitener_.whitening_, self.whitener_.dewhitening_
+        return to_host(T).astype(np.float64), to_host(back).astype(np.float64)
+
+    def _contrast(self) -> Contrast | None:
+        if self.refine is None:
+            return None
+        if isinstance(self.refine, str):
+            return SmoothedLaplace()
+        check_contrast(self.refine)
+        return self.refine
+
+    def _unmixing(
+        self, rows: Rows, C: np.ndarray, contrast: Contrast | None, progress: Progress
+    ) -> Unmixing:
+        """Return the filters of the directions, refined if asked, and their columns of the mixing matrix."""
+        T, back = self._white_space()
+        self.n_iter_, self.objective_history_ = getattr(self.clusterer_, "n_iter_", 1), np.empty(0)
+        if contrast is None:
+            return Unmixing(C @ T, back @ C.T)
+        task = progress.subtask("likelihood", self.max_iter)
+        result = maximize_likelihood(
+            rows,
+            polar_factor(C) @ T,  # on white data the answer is orthogonal
+            to_host(self.whitener_.mean_).astype(np.float64),
+            contrast=contrast,
+            max_iter=self.max_iter,
+            progress=task,
+        )
+        task.end()
+        if not (result.converged or result.stopped):
+            warnings.warn(
+                f"the likelihood was still rising after max_iter={self.max_iter} steps; raise max_iter",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        self.n_iter_, self.objective_history_ = result.n_iter, np.array(result.history)
+        return Unmixing(result.params, np.linalg.pinv(result.params))
+
+    def _set_components(self, rows: Rows, found: Unmixing) -> None:
+        """Scale the sources to unit variance, and set signs and order by the convention."""
+        mean = to_host(self.whitener_.mean_)
+        B = found.filters.astype(rows.dtype)
+        row_bytes = (rows.n_features + 3 * len(B)) * rows.dtype.itemsize
+        total = map_reduce(response_moments, rows, B, mean, row_bytes=row_bytes)
+        second, fourth = (to_host(m) / rows.n_rows for m in total)
+        kurtosis = fourth / np.maximum(second**2, np.finfo(float).tiny) - 3
+        largest = np.abs(found.columns).argmax(axis=0)
+        signs = np.where(found.columns[largest, np.arange(len(B))] < 0, -1.0, 1.0)
+        order = np.argsort(-kurtosis, kind="stable")
+        scale = (signs * np.sqrt(second * rows.n_rows / (rows.n_rows - 1)))[order]
+        export = _exporter(rows)
+        self.components_ = export(found.filters[order] / scale[:, None])
+        self.mixing_ = export(found.columns[:, order] * scale)
+        self.kurtosis_, self.mean_ = export(kurtosis[order]), self.whitener_.mean_
+        self.n_components_ = self._n_features_out = len(B)
+        _warn_of_laws(kurtosis, rows)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def _exporter(rows: Rows) -> Callable[[np.ndarray], Array]:
+    return lambda values: rows.export(values.astype(rows.dtype))
+
+
+def _warn_of_laws(kurtosis: np.ndarray, rows: Rows) -> None:
+    """Warn of sources that look Gaussian, and of data that seems to have no variance."""
+    # The largest sample kurtosis over all directions of Gaussian data is about this.
+    noise = 2 * np.sqrt(24 * len(kurtosis) / rows.n_rows)
+    n_gaussian = int((kurtosis < noise).sum())
+    if n_gaussian:
+        warnings.warn(
+            f"{n_gaussian} of {len(kurtosis)} sources look Gaussian or lighter in the tails (excess kurtosis "
+            f"below {noise:.2g}, which {rows.n_rows} rows can't tell from 0): clustering does not find such "
+            "sources, and Gaussian ones can't be told apart by any method; see kurtosis_",
+            UserWarning,
+            stacklevel=5,
+        )
+    if kurtosis.max() > max(_FEW_ROWS_RULE * rows.n_rows, 100):
+        warnings.warn(
+            f"a few of {rows.n_rows} rows hold most of the variance of a source (excess kurtosis "
+            f"{kurtosis.max():.3g}): its law may have no variance, as Cauchy's, and whitening is then "
+            "undefined; remove outliers or scale the rows first",
+            UserWarning,
+            stacklevel=5,
+        )

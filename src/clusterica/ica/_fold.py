@@ -1,0 +1,92 @@
+"""Folding centroids into lines: clusters at both ends of a source's direction become one unit vector.
+
+K-means on white sparse data puts a centroid on each side of every source, ``c`` and ``-c``. Here those
+pairs are found, whatever clusterer made them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from clusterica.ops.linalg import row_energies, unit_rows
+
+_OPPOSITE = -0.5  # two centroids of a larger cosine are no pair
+_SAME_LINE = 0.95  # lines of a larger |cosine|, at most 18 degrees apart, are copies of one
+_FEW_ROWS = 0.05  # a line with less than this share of the mean number of rows is noise
+
+
+class Lines(NamedTuple):
+    """Unit vectors whose sign means nothing, pairs of centroids before single ones, heavy before light."""
+
+    directions: np.ndarray
+    weights: np.ndarray
+
+
+def fold(centroids: np.ndarray, counts: np.ndarray, n_lines: int) -> np.ndarray:
+    """Return n_lines lines, shape (n_lines, n_features).
+
+    Copies of a line come last, so that they are taken only where the clusterer found nothing else.
+
+    Parameters
+    ----------
+    centroids : ndarray of shape (n_clusters, n_features)
+        At most 2 n_lines of them lie on different sides of different lines.
+    counts : ndarray of shape (n_clusters,)
+        Rows of each cluster.
+    n_lines : int
+        How many lines to return, or as many as there are.
+    """
+    lines = _pair(centroids, counts)
+    first, copies = _tell_copies_apart(lines)
+    return lines.directions[(first + copies)[:n_lines]]
+
+
+def fold_overcomplete(centroids: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Return the different lines that hold rows: copies are merged, lines with few rows dropped."""
+    lines = _pair(centroids, counts)
+    first, copies = _tell_copies_apart(lines)
+    sums = lines.weights[first, None] * lines.directions[first]
+    masses = lines.weights[first].copy()
+    for i in copies:
+        cosines = lines.directions[first] @ lines.directions[i]
+        nearest = int(np.argmax(np.abs(cosines)))
+        sums[nearest] += np.sign(cosines[nearest]) * lines.weights[i] * lines.directions[i]
+        masses[nearest] += lines.weights[i]
+    return unit_rows(sums[masses >= _FEW_ROWS * masses.mean()])
+
+
+def _pair(centroids: np.ndarray, counts: np.ndarray) -> Lines:
+    """Join centroids that point in opposite directions, the most opposite first."""
+    has_direction = row_energies(centroids) > 0
+    U, counts = unit_rows(centroids[has_direction]), counts[has_direction]
+    cosines = U @ U.T
+    above = np.triu_indices(len(U), k=1)
+    order = np.argsort(cosines[above], kind="stable")
+    single = np.ones(len(U), dtype=bool)
+    pairs = []
+    for i, j in zip(above[0][order], above[1][order], strict=True):
+        if cosines[i, j] > _OPPOSITE:
+            break
+        if single[i] and single[j]:
+            single[[i, j]] = False
+            pairs.append((i, j))
+    first, second = np.array(pairs, dtype=np.intp).reshape(-1, 2).T
+    # A pair is the direction from one centroid to the other, each as sure as its rows are many.
+    share = (counts[first] / np.maximum(counts[first] + counts[second], 1))[:, None]
+    joined = unit_rows(share * U[first] - (1 - share) * U[second])
+    weights = np.concatenate([counts[first] + counts[second], counts[single]]).astype(np.float64)
+    is_single = np.arange(len(weights)) >= len(pairs)
+    order = np.lexsort((-weights, is_single))
+    return Lines(np.concatenate([joined, U[single]])[order], weights[order])
+
+
+def _tell_copies_apart(lines: Lines) -> tuple[list[int], list[int]]:
+    """Return the indices of lines that differ from all before them, and those of the others."""
+    first: list[int] = []
+    copies: list[int] = []
+    for i, direction in enumerate(lines.directions):
+        is_copy = bool(first) and np.abs(lines.directions[first] @ direction).max() > _SAME_LINE
+        (copies if is_copy else first).append(i)
+    return first, copies

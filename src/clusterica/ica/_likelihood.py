@@ -1,0 +1,90 @@
+"""Maximum likelihood ICA from a good start: minimise ``-log|det W| + sum_j E G(y_j)`` over ``y = W B0 x``.
+
+Relative moves ``W <- (I + E) W`` make the second derivative almost block-diagonal, with a block
+``[[h_ij, 1], [1, h_ji]]`` for every pair of components, ``h_ij = E[G''(y_i)] E[y_j²]``. It is exact where
+the sources are independent, so that near the answer a few quasi-Newton steps suffice; L-BFGS corrects
+it on data that no independent sources explain.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from clusterica.arrays import Rows, map_reduce, to_host
+from clusterica.ops.contrast import Contrast
+from clusterica.ops.likelihood import LikelihoodSums, likelihood_sums
+from clusterica.optim import LBFGS, Evaluation, LoopResult, LoopState, Progress, iterate
+
+# Least eigenvalue of a block of the second derivative: two Gaussian sources would have 0.
+_LEAST_CURVATURE = 0.01
+# The last step may move the parameters by a tenth of their sampling error.
+_SHARE_OF_SAMPLING_VARIANCE = 0.01
+
+
+def maximize_likelihood(
+    rows: Rows,
+    B0: np.ndarray,
+    mean: np.ndarray,
+    *,
+    contrast: Contrast,
+    max_iter: int,
+    progress: Progress | None = None,
+) -> LoopResult:
+    """Return the unmixing matrix W B0, shape (n_components, n_features), of largest likelihood.
+
+    Parameters
+    ----------
+    rows : Rows
+        The data.
+    B0 : ndarray of shape (n_components, n_features)
+        Unmixing matrix to start from, with as many rows as the data has dimensions.
+    mean : ndarray of shape (n_features,)
+        Mean of the data.
+    contrast : callable
+        Minus the log-density of the sources, with derivatives.
+    max_iter : int
+        Most steps.
+    progress : Progress, optional
+        Task of which the steps are parts.
+    """
+    solver = LBFGS(
+        evaluate=partial(_evaluate, rows=rows, B0=B0, mean=mean, contrast=contrast),
+        retract=lambda W, E: W + E @ W,
+        precondition=_quasi_newton,
+        size=len,  # the squared length of the identity, which a relative move is compared with
+    )
+    start = solver.start(np.eye(B0.shape[0]))
+    state = LoopState(0, start, (start.evaluation.objective,))
+    tol = _SHARE_OF_SAMPLING_VARIANCE / rows.n_rows
+    result = iterate(solver.step, state, max_iter=max_iter, tol=tol, progress=progress)
+    return result._replace(params=result.params.params @ B0)
+
+
+def _evaluate(
+    W: np.ndarray, *, rows: Rows, B0: np.ndarray, mean: np.ndarray, contrast: Contrast
+) -> Evaluation:
+    """Return the mean loss, its relative gradient, and the curvatures h, one walk over the rows."""
+    B, about = (np.asarray(a, dtype=rows.dtype) for a in (W @ B0, mean))
+    fn = partial(likelihood_sums, contrast=contrast)
+    row_bytes = (rows.n_features + 6 * len(W)) * rows.dtype.itemsize
+    total = map_reduce(fn, rows, B, about, row_bytes=row_bytes)
+    mean_of = LikelihoodSums(*(to_host(value) / rows.n_rows for value in total))
+    h = np.outer(mean_of.curvature, mean_of.energy)
+    np.fill_diagonal(h, mean_of.diagonal)
+    objective = float(mean_of.value) - np.linalg.slogdet(W).logabsdet
+    return Evaluation(objective, mean_of.gradient - np.eye(len(W)), h)
+
+
+def _quasi_newton(gradient: np.ndarray, h: np.ndarray) -> np.ndarray:
+    """Solve ``[[h_ij, 1], [1, h_ji]] (E_ij, E_ji) = (g_ij, g_ji)`` for every pair of components.
+
+    On the diagonal it is ``(h_ii + 1) E_ii = g_ii``. Blocks that are not safely positive are shifted until
+    they are.
+    """
+    least = (h + h.T - np.sqrt((h - h.T) ** 2 + 4)) / 2
+    h = h + np.maximum(_LEAST_CURVATURE - least, 0)
+    E = (h.T * gradient - gradient.T) / (h * h.T - 1)
+    np.fill_diagonal(E, np.diag(gradient) / (np.diag(h) + 1))
+    return E

@@ -1,0 +1,369 @@
+"""Kurtosis pursuit: the unit vector b for which ``E (b·y)⁴ - 3`` over white rows y is least, or largest."""
+
+from __future__ import annotations
+
+import warnings
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    clone,
+)
+from sklearn.callback import CallbackSupportMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from clusterica.arrays import (
+    Rows,
+    as_generator,
+    check_model_device,
+    check_rows,
+    map_reduce,
+    map_rows,
+    to_host,
+    worker_pool,
+)
+from clusterica.arrays._namespace import Array
+from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
+from clusterica.ica._search import Found, Search, WhiteSpace, white_space
+from clusterica.ops.contrast import Contrast
+from clusterica.ops.linalg import project
+from clusterica.ops.moments import response_moments
+from clusterica.ops.pursuit import CONTRASTS, OrientedContrast, column_fourths, orient
+from clusterica.optim import Progress, fit_progress
+from clusterica.preprocessing import Whitener
+
+# The sides that a start is sent to: 1 down to the least excess, -1 up to the largest.
+_SIDES = {"min": (1.0,), "max": (-1.0,), "abs": (1.0, -1.0)}
+# A column whose variance comes from fewer rows than this, in effect, has none to speak of.
+_FEW_ROWS = 5
+
+
+class KurtosisPursuit(
+    CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+):
+    r"""Directions in which data is least Gaussian; the one of least kurtosis shows clusters.
+
+    A projection on a line along which there are two clusters is flat or has two humps: its kurtosis is
+    negative. So the direction :math:`a` of least excess kurtosis (2.1) of [1]_,
+
+    .. math::
+        \kappa(a) = \frac{E (a^\top (x - \mu))^4}{(E (a^\top (x - \mu))^2)^2} - 3 ,
+
+    is one to look at for clusters (sub-ICA). Followed by a
+    :class:`~clusterica.cluster.DensityClusterer` it clusters data of many dimensions.
+
+    Parameters
+    ----------
+    n_components : int, default=1
+        Number of directions. Each is the best of those whose projections are uncorrelated with the ones
+        before it (deflation).
+    objective : {"min", "max", "abs"}, default="min"
+        Which kind of direction, whatever the contrast: the most sub-Gaussian (clusters), the most
+        super-Gaussian (sparse sources, outliers), or the one farthest from Gaussian on either side. P2 calls
+        them sub-, super- and standard ICA.
+    contrast : {"kurtosis", "logcosh", "exp", "negentropy"} or callable, default="kurtosis"
+        What measures it, for projections p of unit variance. Each is oriented to be negative for
+        sub-Gaussian p:
+
+        - "kurtosis": :math:`E p^4 - 3`. A single row some standard deviations away can turn it; the others
+          bear several. Rows far away spoil the whitening, and so every contrast.
+        - "logcosh": :math:`E \log\cosh \nu - E \log\cosh p`, with :math:`\nu` normal.
+        - "exp": :math:`E e^{-p^2/2} - E e^{-\nu^2/2}`, the least sensitive to outliers.
+        - "negentropy": the square of the last one, scaled to approximate the negentropy in nats, with the
+          sign of the difference. It has the directions of "exp".
+        - a function of your own, ``y -> (G(y), G'(y), G''(y))`` for every element: :math:`E G(p) - E G(\nu)`,
+          with the sign for which a uniform variable has a negative value. Its derivatives are checked by
+          :func:`~clusterica.ica.check_contrast`.
+    n_init : int, default=20
+        Number of random starts for each direction. All are followed at the same time, so that a pass over
+        the data serves all of them; with "abs" both ways.
+    max_iter : int, default=200
+        Most passes over the data for each direction.
+    tol : float, default=1e-6
+        A start ends when its next step would turn the direction by at most this angle, in radians.
+    whitener : Whitener or None, default=None
+        Where to look: a copy is fitted, and directions are combinations of its columns. None is
+        ``Whitener("pca", eps=0.0)``, all directions in which the data varies; with its n_components those
+        of largest variance only. Whatever its eps, projections have unit variance.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed of the starts, the same on every device.
+
+    Attributes
+    ----------
+    components_ : array of shape (n_components, n_features)
+        The directions, in the order they were found, so that ``(X - mean_) @ components_.T`` has unit
+        variance (divided by n - 1). The entry of largest size is positive.
+    mean_ : array of shape (n_features,)
+        Mean of the data.
+    kurtosis_ : array of shape (n_components,)
+        Excess kurtosis of every projection, whatever the contrast.
+    objective_ : ndarray of shape (n_components,)
+        Oriented contrast of every projection.
+    start_objectives_ : ndarray of shape (n_components, n_init)
+        Where every start ended. Few that reach the best one are a sign that n_init should be larger.
+    whitener_ : Whitener
+        As it was fitted.
+    n_iter_ : int
+        Passes over the data, of the direction that took most.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, where X has them.
+
+    Warns
+    -----
+    UserWarning
+        If no direction of the kind that was asked for stands out from the sampling noise of Gaussian rows:
+        the projection need not show anything then. If a few rows make up the variance of a feature, as with
+        Cauchy data. If the rows are no more than the dimensions.
+
+    See Also
+    --------
+    clusterica.cluster.DensityClusterer : Clusters the projection.
+    clusterica.ica.ClusterICA : All sparse sources at once.
+
+    Notes
+    -----
+    [1]_ minimises :math:`\Phi(b) = E (b^\top y)^4 / |b|^4 - 3 + (|b|^2 - 1)^2` (3.3) over all vectors b, for
+    white rows y. Its first terms do not change when b is scaled, and the penalty is least, zero, at
+    :math:`|b| = 1`. So the minimum over a ray is on the unit sphere, where :math:`\Phi` is the kurtosis, and
+    minimising over the sphere gives the same b and the same value.
+
+    If :math:`y = A s` with independent sources, :math:`\kappa(b) = \sum_i \gamma_i^4 \kappa_i` with
+    :math:`\gamma = A^\top b` (2.2), and the minimum is the source of least kurtosis provided that this is
+    negative (Lemma 3). The largest :math:`|\kappa|` is :math:`|\kappa_1|` (Lemma 2, where [1]_ prints
+    :math:`\kappa_1`).
+
+    The least kurtosis over all directions of n Gaussian rows in d dimensions is never zero: it is about
+    :math:`1.8 \sqrt d` standard errors :math:`\sqrt{24 / n}` below. What is not beyond
+    :math:`1.8 \sqrt d + 1` of them (on the scale of :math:`\log(\kappa + 3)`, which is less skewed) is put
+    down to noise; so for every contrast, with its own standard error. With less than some twenty rows for a
+    dimension the rule is rough.
+
+    References
+    ----------
+    .. [1] J. B. Bugrien and J. T. Kent, "Independent component analysis: an approach to clustering", 2005.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from clusterica.ica import KurtosisPursuit
+    >>> X, y = load_iris(return_X_y=True)
+    >>> pursuit = KurtosisPursuit(random_state=0).fit(X)
+    >>> pursuit.kurtosis_.round(3)
+    array([-1.448])
+    >>> p = pursuit.transform(X)[:, 0]
+    >>> bool(p[y == 0].min() > p[y != 0].max() or p[y == 0].max() < p[y != 0].min())  # setosa apart
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "objective": [StrOptions(set(_SIDES))],
+        "contrast": [StrOptions(set(CONTRASTS)), callable],
+        "n_init": [Interval(Integral, 1, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "whitener": [Whitener, None],
+        "random_state": ["random_state", np.random.Generator],
+    }
+
+    def __init__(
+        self,
+        n_components: int = 1,
+        *,
+        objective: str = "min",
+        contrast: str | Contrast = "kurtosis",
+        n_init: int = 20,
+        max_iter: int = 200,
+        tol: float = 1e-6,
+        whitener: Whitener | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.objective = objective
+        self.contrast = contrast
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.whitener = whitener
+        self.random_state = random_state
+
+    @fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Find the directions.
+
+        Parameters
+        ----------
+        X : array-like, tensor, Dask array or iterable of blocks, (n_samples, n_features)
+            The data.
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        rows = check_rows(self, X, reset=True, min_rows=2)
+        contrast = orient(self.contrast)
+        rng = as_generator(self.random_state)
+        with worker_pool():
+            default = Whitener("pca", eps=0.0)
+            self.whitener_ = (default if self.whitener is None else clone(self.whitener)).fit(X)
+            white = white_space(rows, self.whitener_)
+            self._check_rank(white.n_dims)
+            _warn_of_few_rows(rows, self.whitener_)
+            progress = fit_progress(self, self.n_components, X=X, y=y)
+            found: list[Found] = []
+            for _ in range(self.n_components):
+                task = progress.subtask("component", self.max_iter)
+                found.append(self._find(white, contrast, found, rng, task))
+                if task.end():
+                    break
+            self._keep(white, contrast, found)
+        progress.end()
+        self._warn_of_chance(white, contrast, found)
+        return self
+
+    def transform(self, X: Any) -> Array:
+        """Project the rows on the directions.
+
+        Parameters
+        ----------
+        X : as in fit, (n_samples, n_features)
+            The data.
+
+        Returns
+        -------
+        P : array of shape (n_samples, n_components)
+            In the library and on the device of X; of unit variance on the data of fit.
+        """
+        check_is_fitted(self, "components_")
+        rows = check_rows(self, X, reset=False)
+        check_model_device(self, rows, self.components_)
+        F, mean = (np.asarray(to_host(a), rows.dtype) for a in (self.components_, self.mean_))
+        row_bytes = (rows.n_features + len(F)) * rows.dtype.itemsize
+        return map_rows(project, rows, F, mean, row_bytes=row_bytes)
+
+    def _check_rank(self, rank: int) -> None:
+        if self.n_components > rank:
+            raise ValueError(
+                f"n_components={self.n_components} is more than the {rank} dimensions in which the data "
+                "varies (a constant column has none, one that depends on others adds none); use at most "
+                "so many, and data that is not constant"
+            )
+
+    def _find(
+        self,
+        white: WhiteSpace,
+        contrast: OrientedContrast,
+        found: list[Found],
+        rng: np.random.Generator,
+        task: Progress,
+    ) -> Found:
+        """Return the best direction among those orthogonal, in the white space, to the ones found."""
+        before = np.array([f.direction for f in found]).reshape(-1, white.n_dims)
+        result = Search(white, contrast, _SIDES[self.objective], before).run(
+            self.n_init,
+            rng,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            progress=task,
+            fitted=lambda paths: _learned(white, [*before, paths.points[paths.values.argmin()]]),
+        )
+        if not result.converged:
+            warnings.warn(
+                f"the best of {self.n_init} starts was still moving after max_iter={self.max_iter} passes; "
+                "raise max_iter or tol",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        return result
+
+    def _keep(self, white: WhiteSpace, contrast: OrientedContrast, found: list[Found]) -> None:
+        """Set the fitted attributes."""
+        for name, value in _learned(white, [f.direction for f in found]).items():
+            setattr(self, name, value)
+        rows, k = white.rows, len(found)
+        row_bytes = (rows.n_features + 3 * k) * rows.dtype.itemsize
+        total = map_reduce(
+            response_moments, rows, self.components_, self.mean_, row_bytes=row_bytes
+        )
+        second, fourth = (to_host(m) / rows.n_rows for m in total)
+        self.kurtosis_ = rows.export((fourth / second**2 - 3).astype(rows.dtype))
+        self.objective_ = contrast.told(np.array([f.excess for f in found]))
+        self.start_objectives_ = contrast.told(np.array([f.start_excesses for f in found]))
+        self.n_iter_ = max(f.n_iter for f in found)
+
+    def _warn_of_chance(
+        self, white: WhiteSpace, contrast: OrientedContrast, found: list[Found]
+    ) -> None:
+        """Warn of the first direction that Gaussian rows may have as well."""
+        n, d = white.rows.n_rows, white.n_dims
+        if n <= d + 1:
+            warnings.warn(
+                f"n_samples={n} rows vary in {d} dimensions, so that there is a direction to tell apart any "
+                "two groups of them, and the one found means nothing; give more rows, or look in fewer "
+                "dimensions with whitener=Whitener('pca', eps=0.0, n_components=...)",
+                UserWarning,
+                stacklevel=4,
+            )
+            return
+        for j, f in enumerate(found):
+            side = {"min": -1.0, "max": 1.0, "abs": np.sign(f.excess)}[self.objective]
+            level = contrast.noise_level(n, d - j, side)
+            if side * f.excess > side * level:
+                continue
+            value, chance = contrast.told(np.array([f.excess, level]))
+            kind, extreme = ("cluster", "least") if side < 0 else ("super-Gaussian", "largest")
+            name = "excess kurtosis" if self.contrast == "kurtosis" else "contrast"
+            warnings.warn(
+                f"no {kind} direction was found (component {j}): the {extreme} {name} over all directions is "
+                f"{value:.3g}, and {n} Gaussian rows in {d - j} dimensions may have {chance:.3g} by chance. "
+                "The projection need not show anything; try more rows, fewer dimensions with "
+                "whitener=Whitener('pca', eps=0.0, n_components=...), or another objective",
+                UserWarning,
+                stacklevel=4,
+            )
+            return
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def _learned(white: WhiteSpace, directions: list[np.ndarray]) -> dict[str, Any]:
+    """Return the attributes of a model with these directions of the white space."""
+    rows = white.rows
+    F = np.array(directions) @ white.T * np.sqrt((rows.n_rows - 1) / rows.n_rows)
+    largest = np.take_along_axis(F, np.abs(F).argmax(axis=1)[:, None], axis=1)
+    F = np.where(largest < 0, -F, F)
+    return {
+        "components_": rows.export(F.astype(rows.dtype)),
+        "mean_": rows.export(white.mean.astype(rows.dtype)),
+        "_n_features_out": len(F),
+    }
+
+
+def _warn_of_few_rows(rows: Rows, whitener: Whitener) -> None:
+    """Warn if few rows make up the variance of a feature, from the sum of their squared shares in it."""
+    variances = np.diag(to_host(whitener.covariance_))
+    scale = np.sqrt(np.where(variances > 0, variances, np.inf)).astype(rows.dtype)
+    row_bytes = 2 * rows.n_features * rows.dtype.itemsize
+    (fourths,) = map_reduce(column_fourths, rows, whitener.mean_, scale, row_bytes=row_bytes)
+    n = rows.n_rows
+    in_effect = n**2 / np.maximum(to_host(fourths), 1e-100)  # n / 3 for a Gaussian feature
+    j = int(in_effect.argmin())
+    if in_effect[j] < min(_FEW_ROWS, n / 10):
+        warnings.warn(
+            f"some {in_effect[j]:.1f} of {n} rows make up the variance of feature {j}: its law may have "
+            "none, as Cauchy's, or these rows are outliers. Whitening depends on them, and all that "
+            "follows; clip, transform or remove them first",
+            UserWarning,
+            stacklevel=4,
+        )

@@ -1,0 +1,120 @@
+"""Contrasts: functions G of a response y that tell sparse from Gaussian, with their derivatives G', G''.
+
+A contrast is any callable ``y -> Derivatives(G(y), G'(y), G''(y))``, element by element. As minus the
+logarithm of a density of the sources it makes a likelihood; its mean is a measure of non-Gaussianity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import log, sqrt
+from typing import NamedTuple
+
+import numpy as np
+
+from clusterica.arrays import namespace_of
+from clusterica.arrays._namespace import Array
+
+
+class Derivatives(NamedTuple):
+    """A function and its first two derivatives at every element, each of the shape of y."""
+
+    value: Array
+    first: Array
+    second: Array
+
+
+Contrast = Callable[[Array], Derivatives]
+
+
+@dataclass(frozen=True)
+class SmoothedLaplace:
+    """``G(y) = √2 (√(y² + w²) - w)``: minus the log-density of a Laplace law of unit variance, rounded at 0.
+
+    Parameters
+    ----------
+    width : float, default=0.1
+        Where it turns from a parabola into ``√2 |y|``, in units of the standard deviation.
+    """
+
+    width: float = 0.1
+
+    def __call__(self, y: Array) -> Derivatives:
+        """Return G, G' and G'' at every element of y."""
+        w2 = self.width**2
+        root = (y * y + w2) ** 0.5
+        first = sqrt(2) * y / root
+        return Derivatives(
+            sqrt(2) * (root - self.width), first, sqrt(2) * w2 / (root * root * root)
+        )
+
+
+@dataclass(frozen=True)
+class LogCosh:
+    """``G(y) = log cosh y``: minus the log-density of a hyperbolic secant law."""
+
+    def __call__(self, y: Array) -> Derivatives:
+        """Return G, G' and G'' at every element of y."""
+        xp = namespace_of(y)
+        size = xp.abs(y)
+        tanh = xp.tanh(y)
+        return Derivatives(size + xp.log1p(xp.exp(-2 * size)) - log(2), tanh, 1 - tanh * tanh)
+
+
+@dataclass(frozen=True)
+class Exponential:
+    """``G(y) = -exp(-y² / 2)``: bounded, so that no outlier counts for much."""
+
+    def __call__(self, y: Array) -> Derivatives:
+        """Return G, G' and G'' at every element of y."""
+        bell = namespace_of(y).exp(-0.5 * y * y)
+        return Derivatives(-bell, y * bell, (1 - y * y) * bell)
+
+
+@dataclass(frozen=True)
+class Quartic:
+    """``G(y) = y⁴``, whose mean over unit variance is the kurtosis plus three."""
+
+    def __call__(self, y: Array) -> Derivatives:
+        """Return G, G' and G'' at every element of y."""
+        square = y * y
+        return Derivatives(square * square, 4 * square * y, 12 * square)
+
+
+def check_contrast(contrast: Contrast, *, tol: float = 1e-5) -> None:
+    """Check the derivatives of a contrast of your own against finite differences.
+
+    Parameters
+    ----------
+    contrast : callable
+        ``y -> (G(y), G'(y), G''(y))``.
+    tol : float, default=1e-5
+        Largest difference allowed, relative to the size of the derivative.
+
+    Raises
+    ------
+    ValueError
+        Where a shape is wrong, a value is not finite, or a derivative is not that of the function.
+    """
+    y, step = (
+        np.linspace(-4, 4, 102),
+        1e-5,
+    )  # 0, where many contrasts have a kink, is not among them
+    here = Derivatives(*contrast(y))
+    for name, values in zip(("G", "G'", "G''"), here, strict=True):
+        if np.shape(values) != y.shape:
+            raise ValueError(
+                f"{name} has shape {np.shape(values)}; it must be that of y, {y.shape}"
+            )
+        if not np.isfinite(values).all():
+            raise ValueError(f"{name} is not finite for every y from -4 to 4")
+    above, below = Derivatives(*contrast(y + step)), Derivatives(*contrast(y - step))
+    slopes = [(above[i] - below[i]) / (2 * step) for i in (0, 1)]
+    for name, given, slope in zip(("G'", "G''"), here[1:], slopes, strict=True):
+        off = np.abs(given - slope).max() / max(1.0, float(np.abs(slope).max()))
+        if off > tol:
+            raise ValueError(
+                f"{name} is off by {off:.2g} of its size from the finite differences of the function "
+                f"before it; check the formula, or raise tol={tol:g} if it is only rough"
+            )

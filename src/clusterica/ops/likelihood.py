@@ -1,0 +1,76 @@
+"""Sums over rows of the ICA likelihood: ``-log|det W| + sum_j E G(y_j)`` with ``y = B (x - mean)``.
+
+The gradient for a relative move ``B <- (I + E) B`` is ``E[G'(y) yᵀ] - I``; its second derivative is,
+where the sources are independent, ``E[G''(y_i)] E[y_j²]`` for E_ij, and 1 for the pair E_ij, E_ji.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from clusterica.arrays import namespace_of
+from clusterica.arrays._namespace import Array, is_host_array
+from clusterica.ops.contrast import Contrast, Derivatives
+from clusterica.ops.linalg import project
+
+# Elements of a tile of responses: small enough that its few arrays of this size stay in the cache.
+_TILE = 2**15
+
+
+class LikelihoodSums(NamedTuple):
+    """Sums over the rows of a block."""
+
+    value: Array
+    """Sum of G(y) over rows and components, a number."""
+    gradient: Array
+    """Sum of G'(y_i) y_j, shape (n_components, n_components)."""
+    curvature: Array
+    """Sum of G''(y_i), shape (n_components,)."""
+    diagonal: Array
+    """Sum of G''(y_i) y_i², shape (n_components,)."""
+    energy: Array
+    """Sum of y_i², shape (n_components,)."""
+
+
+def likelihood_sums(X: Array, B: Array, mean: Array, *, contrast: Contrast) -> LikelihoodSums:
+    """Return the sums of a block.
+
+    Parameters
+    ----------
+    X : (n_rows, n_features) array
+    B : (n_components, n_features) array
+        The unmixing matrix, whitening included.
+    mean : (n_features,) array
+    contrast : callable
+        ``y -> (G(y), G'(y), G''(y))``.
+    """
+    if not is_host_array(X):
+        return likelihood_sums_reference(X, B, mean, contrast=contrast)
+    size = max(1, _TILE // B.shape[0])
+    first, *rest = (X[start : start + size] for start in range(0, X.shape[0], size))
+    total = likelihood_sums_reference(first, B, mean, contrast=contrast)
+    total = LikelihoodSums(*(np.asarray(value, dtype=np.float64) for value in total))
+    for tile in rest:
+        sums = likelihood_sums_reference(tile, B, mean, contrast=contrast)
+        total = LikelihoodSums(*(t + s for t, s in zip(total, sums, strict=True)))
+    return total
+
+
+def likelihood_sums_reference(
+    X: Array, B: Array, mean: Array, *, contrast: Contrast
+) -> LikelihoodSums:
+    """Return the sums of a block, in the array API; see :func:`likelihood_sums`."""
+    xp = namespace_of(X)
+    Y = project(X, B, mean)
+    G = Derivatives(*contrast(Y))
+    squares = Y * Y
+    return LikelihoodSums(
+        # In float64: a line search compares values that differ by less than the digits of float32.
+        value=xp.sum(G.value, dtype=xp.float64),
+        gradient=G.first.T @ Y,
+        curvature=xp.sum(G.second, axis=0),
+        diagonal=xp.sum(G.second * squares, axis=0),
+        energy=xp.sum(squares, axis=0),
+    )

@@ -1,0 +1,133 @@
+"""L-BFGS over gradients that are summed by row blocks: ``p <- p - α H g``, H from the last few moves.
+
+Parameters may live on a curved space: the caller says how a move is made (`retract`), and what stands
+in for the inverse second derivative before any move is known (`precondition`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from clusterica.optim._loop import Step
+
+_SUFFICIENT = 1e-4  # share of the promised decrease that a move must keep (Armijo)
+_MOST_TRIALS = 12
+_NOISE = 1e-9  # rise of the objective, relative to its size, that is put down to rounding
+
+
+class Evaluation(NamedTuple):
+    """The objective at some parameters, its gradient, and whatever the preconditioner needs."""
+
+    objective: float
+    gradient: np.ndarray
+    extra: Any = None
+
+
+class Position(NamedTuple):
+    """Where L-BFGS stands: parameters, what they evaluate to, and its last moves (s, y, 1 / sᵀy)."""
+
+    params: Any
+    evaluation: Evaluation
+    moves: tuple[tuple[np.ndarray, np.ndarray, float], ...] = ()
+
+
+def _added(params: np.ndarray, move: np.ndarray) -> np.ndarray:
+    return params + move
+
+
+def _squared_length(params: np.ndarray) -> float:
+    return float((params**2).sum())
+
+
+@dataclass(frozen=True)
+class LBFGS:
+    """One step of L-BFGS, for :func:`clusterica.optim.iterate`; small arrays in host memory, float64.
+
+    Parameters
+    ----------
+    evaluate : callable
+        From parameters to an :class:`Evaluation`: one walk over the rows.
+    retract : callable, default: addition
+        ``retract(params, move)`` returns the parameters after a move.
+    precondition : callable, optional
+        ``precondition(gradient, extra)`` applies a symmetric positive estimate of the inverse second
+        derivative at the point where ``extra`` was evaluated. Without it that is a multiple of the
+        identity, as large as the last move tells; the first move has length one at most.
+    size : callable, default: the squared length of the parameters
+        What the squared length of a move is compared with, to tell convergence.
+    memory : int, default=8
+        How many moves are remembered.
+    """
+
+    evaluate: Callable[[Any], Evaluation]
+    retract: Callable[[Any, np.ndarray], Any] = _added
+    precondition: Callable[[np.ndarray, Any], np.ndarray] | None = None
+    size: Callable[[Any], float] = _squared_length
+    memory: int = 8
+
+    def start(self, params: Any) -> Position:
+        """Return the position to begin with; costs one evaluation."""
+        return Position(params, self.evaluate(params))
+
+    def step(self, old: Position) -> Step:
+        """Move along the L-BFGS direction as far as the objective falls enough."""
+        here = old.evaluation
+        move = -self._inverse_hessian(here, old.moves)
+        new = self._search(old.params, here, move) if _slope(here, move) < 0 else None
+        if new is None and old.moves:
+            # What is remembered misleads: begin anew from the gradient.
+            old = old._replace(moves=())
+            new = self._search(old.params, here, -self._inverse_hessian(here, ()))
+        if new is None:
+            return Step(old, here.objective, 0.0)  # nothing lowers it any more
+        params, there, move = new
+        moves = old.moves
+        bend = there.gradient - here.gradient
+        product = float((move * bend).sum())
+        if product > 0:
+            moves = (*moves, (move, bend, 1 / product))[-self.memory :]
+        change = float((move**2).sum()) / max(self.size(params), np.finfo(float).tiny)
+        return Step(Position(params, there, moves), there.objective, change)
+
+    def _inverse_hessian(self, here: Evaluation, moves: tuple) -> np.ndarray:
+        """Apply the inverse second derivative to the gradient, by the two-loop recursion."""
+        q, weights = here.gradient, []
+        for s, y, scale in reversed(moves):
+            weights.append(scale * (s * q).sum())
+            q = q - weights[-1] * y
+        r = self._first_guess(q, here, moves)
+        for (s, y, scale), weight in zip(moves, reversed(weights), strict=True):
+            r = r + s * (weight - scale * (y * r).sum())
+        return r
+
+    def _first_guess(self, q: np.ndarray, here: Evaluation, moves: tuple) -> np.ndarray:
+        if self.precondition is not None:
+            return self.precondition(q, here.extra)
+        if not moves:
+            return q / max(1.0, float(np.sqrt((q**2).sum())))
+        _, y, scale = moves[-1]
+        return q / (scale * (y**2).sum())
+
+    def _search(
+        self, params: Any, here: Evaluation, move: np.ndarray
+    ) -> tuple[Any, Evaluation, np.ndarray] | None:
+        """Halve the move until the objective falls enough; None if it never does."""
+        slope = _slope(here, move)
+        noise = _NOISE * abs(here.objective)
+        share = 1.0
+        for _ in range(_MOST_TRIALS):
+            trial = self.retract(params, share * move)
+            there = self.evaluate(trial)
+            # Written so that a NaN fails.
+            if there.objective <= here.objective + _SUFFICIENT * share * slope + noise:
+                return trial, there, share * move
+            share /= 2
+        return None
+
+
+def _slope(here: Evaluation, move: np.ndarray) -> float:
+    return float((here.gradient * move).sum())

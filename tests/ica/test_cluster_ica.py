@@ -1,0 +1,375 @@
+"""Cluster-ICA finds what was mixed; its matrices, conventions, inputs and warnings."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+import sklearn.cluster
+from sklearn.decomposition import FastICA
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import clusterica
+from clusterica.arrays import to_host
+from clusterica.cluster import CosineKMeans, KMeans, SphericalKMeans
+from clusterica.datasets import make_sparse_sources
+from clusterica.ica import ClusterICA, Derivatives, LogCosh, SmoothedLaplace
+from clusterica.metrics import amari_distance, recovery_distance
+from clusterica.preprocessing import Whitener
+
+
+@pytest.fixture(scope="module")
+def mixed():
+    """20,000 rows of five Laplace sources, mixed by a matrix of condition about 10, off the origin."""
+    rng = np.random.default_rng(3)
+    U, _, Vt = np.linalg.svd(rng.normal(size=(5, 5)))
+    A = U @ np.diag([3.0, 2, 1, 0.6, 0.3]) @ Vt
+    X, S, A = make_sparse_sources(20_000, 5, mixing=A, random_state=3)
+    return X + 7, S, A
+
+
+# --- What it finds ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "limit"),
+    [
+        ({}, 0.03),
+        ({"clusterer": CosineKMeans(orthogonal=True)}, 0.02),
+        ({"clusterer": KMeans(init="orthogonal")}, 0.03),
+        ({"clusterer": SphericalKMeans(signed=False, init="orthogonal")}, 0.03),
+        ({"clusterer": sklearn.cluster.KMeans(n_init=3)}, 0.03),
+        ({"whitener": Whitener("zca", eps=0.0)}, 0.03),
+        ({"whitener": Whitener("cholesky", eps=0.0)}, 0.03),
+        ({"refine": "ml"}, 0.012),
+        ({"refine": LogCosh()}, 0.015),
+        ({"refine": "ml", "cluster_rows": 2000}, 0.012),
+        ({"refine": "ml", "clusterer": KMeans(init="orthogonal")}, 0.012),
+    ],
+    ids=str,
+)
+def test_the_mixing_is_undone(mixed, settings, limit):
+    X, S, A = mixed
+    ica = ClusterICA(random_state=0, **settings).fit(X)
+    assert amari_distance(ica.components_, A) < limit
+    assert amari_distance(np.linalg.inv(A), ica.mixing_) < limit
+    Y = ica.transform(X)
+    correlation = np.abs(np.corrcoef(Y.T, S.T)[:5, 5:])
+    assert correlation.max(axis=0).min() > 0.99
+
+
+def test_refined_sources_are_as_near_as_those_of_fastica():
+    X, _, A = make_sparse_sources(10_000, 8, mixing="orthogonal", random_state=0)
+    ours = ClusterICA(refine="ml", random_state=0).fit(X)
+    theirs = FastICA(whiten="unit-variance", random_state=0, tol=1e-6).fit(X)
+    ours, theirs = (recovery_distance(f.components_ @ A, np.eye(8)) for f in (ours, theirs))
+    assert ours < 1.02 * theirs
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_every_start_finds_all_of_many_sources(seed):
+    """Where usual starts of K-means end in poor optima from 20 sources on."""
+    X, _, A = make_sparse_sources(10_000, 25, mixing="orthogonal", random_state=seed)
+    ica = ClusterICA(random_state=seed).fit(X)
+    assert recovery_distance(ica.components_ @ A, np.eye(25)) < 0.2
+
+
+def test_the_likelihood_falls_at_every_step(mixed):
+    ica = ClusterICA(refine="ml", random_state=0).fit(mixed[0])
+    assert len(ica.objective_history_) == ica.n_iter_ + 1
+    assert 2 <= ica.n_iter_ <= 15
+    assert (np.diff(ica.objective_history_) < 1e-9).all()
+
+
+def test_the_gradient_is_zero_at_the_refined_sources(mixed):
+    """E[G'(y) yᵀ] = I up to a tenth of its sampling error, at the scale of the likelihood."""
+    X, _, _ = mixed
+    ica = ClusterICA(refine=LogCosh(), random_state=0).fit(X)
+    Y = ica.transform(X)
+    # components_ are scaled to unit variance: find the scale where E[tanh(ay) ay] = 1 again.
+    for _ in range(50):
+        Y = Y / np.sqrt((np.tanh(Y) * Y).mean(axis=0))
+    gradient = np.tanh(Y).T @ Y / len(Y) - np.eye(5)
+    np.testing.assert_allclose(gradient, 0, atol=0.1 / np.sqrt(len(Y)))
+
+
+def test_fewer_sources_than_features(mixed):
+    X, _, _ = mixed
+    ica = ClusterICA(2, random_state=0).fit(X)
+    assert ica.components_.shape == (2, 5)
+    assert ica.mixing_.shape == (5, 2)
+    kept = np.linalg.svd(np.cov(X.T))[0][:, :2]
+    np.testing.assert_allclose(kept @ kept.T @ ica.components_.T, ica.components_.T, atol=1e-8)
+
+
+def test_more_sources_than_features(rng):
+    """Three very sparse sources in the plane: nine pairs of centroids, three lines."""
+    angles = np.radians([10, 70, 130])
+    A = np.array([np.cos(angles), np.sin(angles)])
+    S = np.where(rng.random((30_000, 3)) < 0.03, rng.laplace(size=(30_000, 3)), 0)
+    ica = ClusterICA(3, random_state=0, clusterer=CosineKMeans(n_init=5)).fit(S @ A.T)
+    assert ica.n_components_ == 3
+    assert ica.mixing_centroids_.shape == (6, 2)
+    found = ica.mixing_ / np.linalg.norm(ica.mixing_, axis=0)
+    degrees = np.degrees(np.arccos(np.minimum(np.abs(A.T @ found).max(axis=1), 1)))
+    assert degrees.max() < 2
+
+
+# --- Its matrices -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "whitener", [None, Whitener("zca", eps=0.1), Whitener("pca", eps="5%")], ids=str
+)
+@pytest.mark.parametrize("refine", [None, "ml"])
+def test_sources_have_unit_variance_and_lead_back(mixed, whitener, refine):
+    X, _, _ = mixed
+    ica = ClusterICA(whitener=whitener, refine=refine, random_state=0).fit(X)
+    Y = ica.transform(X)
+    np.testing.assert_allclose(Y, (X - ica.mean_) @ ica.components_.T)
+    np.testing.assert_allclose(Y.std(axis=0, ddof=1), 1)
+    np.testing.assert_allclose(ica.inverse_transform(Y), X, atol=1e-10)
+
+
+def test_mixing_is_the_inverse_for_orthogonal_centroids(mixed):
+    ica = ClusterICA(clusterer=CosineKMeans(orthogonal=True), random_state=0).fit(mixed[0])
+    np.testing.assert_allclose(ica.mixing_ @ ica.components_, np.eye(5), atol=1e-6)
+
+
+def test_centroids_in_both_spaces(mixed):
+    ica = ClusterICA(random_state=0).fit(mixed[0])
+    C, T = ica.clusterer_.cluster_centers_, ica.whitener_.whitening_
+    np.testing.assert_allclose(ica.filter_centroids_, C @ T)
+    np.testing.assert_allclose(ica.mixing_centroids_, np.linalg.solve(T, C.T).T)
+    # A component is a centroid but for its scale, and so is a column of the mixing matrix.
+    for vectors, centroids in (
+        (ica.components_, ica.filter_centroids_),
+        (ica.mixing_.T, ica.mixing_centroids_),
+    ):
+        unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        others = centroids / np.linalg.norm(centroids, axis=1, keepdims=True)
+        np.testing.assert_allclose((unit @ others.T).max(axis=1), 1)
+
+
+def test_order_and_signs_follow_the_convention(mixed):
+    X, _, _ = mixed
+    fits = [ClusterICA(refine="ml", random_state=seed).fit(X) for seed in (0, 1)]
+    np.testing.assert_allclose(fits[0].components_, fits[1].components_, atol=0.01)
+    for ica in fits:
+        assert (np.diff(ica.kurtosis_) <= 0).all()
+        largest = np.abs(ica.mixing_).argmax(axis=0)
+        assert (ica.mixing_[largest, range(5)] > 0).all()
+    Y = fits[0].transform(X)
+    np.testing.assert_allclose(fits[0].kurtosis_, (Y**4).mean(0) / (Y**2).mean(0) ** 2 - 3)
+
+
+def test_the_clusterer_is_copied_and_gets_a_seed(mixed):
+    X, _, _ = mixed
+    clusterer = sklearn.cluster.KMeans(n_init=1)
+    ica = ClusterICA(clusterer=clusterer, random_state=0).fit(X)
+    assert clusterer.n_clusters == 8
+    assert not hasattr(clusterer, "cluster_centers_")
+    assert ica.clusterer_.n_clusters == 10
+    again = ClusterICA(clusterer=clusterer, random_state=0).fit(X)
+    np.testing.assert_array_equal(ica.components_, again.components_)
+
+
+# --- Where the rows live ----------------------------------------------------------------------------
+
+
+class Blocks:
+    def __init__(self, X):
+        self.X = X
+
+    def __iter__(self):
+        return (self.X[i : i + 3001] for i in range(0, len(self.X), 3001))
+
+
+def memory_map(X, path):
+    np.save(path / "X.npy", X)
+    return np.load(path / "X.npy", mmap_mode="r")
+
+
+LAYOUTS = {
+    "memory map": memory_map,
+    "blocks": lambda X, path: Blocks(X),
+    "torch": lambda X, path: pytest.importorskip("torch").asarray(X),
+    "strict": lambda X, path: pytest.importorskip("array_api_strict").asarray(X),
+    "dask": lambda X, path: pytest.importorskip("dask.array").from_array(X, chunks=(4000, 3)),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("refine", [None, "ml"])
+def test_the_same_sources_wherever_the_rows_live(mixed, layout, refine, tmp_path):
+    X = mixed[0][:8000]
+    expected = ClusterICA(refine=refine, random_state=0).fit(X)
+    rows = LAYOUTS[layout](X, tmp_path)
+    ica = ClusterICA(refine=refine, random_state=0).fit(rows)
+    np.testing.assert_allclose(to_host(ica.components_), expected.components_, atol=1e-6)
+    np.testing.assert_allclose(to_host(ica.transform(rows)), expected.transform(X), atol=1e-5)
+    if layout != "blocks":
+        assert (
+            type(ica.transform(rows)).__module__ == type(rows).__module__ or layout == "memory map"
+        )
+
+
+def test_white_rows_beyond_the_budget_are_made_anew_on_every_walk(mixed):
+    X = mixed[0]
+    expected = ClusterICA(random_state=0).fit(X)
+    with clusterica.config_context(memory="256KiB"):
+        ica = ClusterICA(random_state=0).fit(X)
+        np.testing.assert_allclose(ica.components_, expected.components_, atol=1e-6)
+
+
+@pytest.mark.parametrize("refine", [None, "ml"])
+def test_float32_stays_float32(mixed, refine):
+    X = mixed[0].astype(np.float32)
+    ica = ClusterICA(refine=refine, random_state=0).fit(X)
+    right = ClusterICA(refine=refine, random_state=0).fit(X.astype(np.float64))
+    names = ("components_", "mixing_", "mean_", "kurtosis_", "filter_centroids_")
+    assert {getattr(ica, name).dtype for name in names} == {np.dtype(np.float32)}
+    assert ica.transform(X).dtype == np.float32
+    np.testing.assert_allclose(ica.components_, right.components_, atol=2e-3)
+
+
+def test_a_model_can_be_pickled_and_names_its_sources(mixed):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(mixed[0][:2000], columns=list("abcde"))
+    ica = ClusterICA(random_state=0).set_output(transform="pandas").fit(frame)
+    sources = pickle.loads(pickle.dumps(ica)).transform(frame)
+    assert list(sources.columns) == [f"clusterica{i}" for i in range(5)]
+    np.testing.assert_allclose(ica.inverse_transform(sources), frame, atol=1e-10)
+
+
+def test_progress_reaches_the_clusterer(mixed):
+    from sklearn.callback import ProgressBar
+
+    class Seen(ProgressBar):
+        def __init__(self):
+            super().__init__()
+            self.names = []
+
+        def setup(self, estimator, context):
+            pass
+
+        def teardown(self, estimator, context):
+            pass
+
+        def on_fit_task_begin(self, estimator, context):
+            pass
+
+        def on_fit_task_end(self, estimator, context):
+            self.names.append(f"{context.estimator_name}/{context.task_name}")
+            return False
+
+    seen = Seen()
+    ica = ClusterICA(refine="ml", random_state=0).set_callbacks(seen).fit(mixed[0][:3000])
+    assert seen.names.count("ClusterICA/iteration") == ica.n_iter_
+    assert seen.names.count("CosineKMeans/iteration") > 1
+    assert seen.names[-1] == "ClusterICA/fit"
+
+
+# --- scikit-learn -----------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:.*look Gaussian")
+@pytest.mark.filterwarnings("ignore:.*the data varies in")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@parametrize_with_checks([ClusterICA(), ClusterICA(refine="ml", max_iter=3)])
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+# --- Bad input --------------------------------------------------------------------------------------
+
+
+def test_gaussian_sources_are_told(rng):
+    with pytest.warns(UserWarning, match="4 of 4 sources look Gaussian"):
+        ClusterICA(random_state=0).fit(rng.normal(size=(5000, 4)))
+    X = np.column_stack([rng.laplace(size=(20_000, 3)), rng.normal(size=20_000)])
+    with pytest.warns(UserWarning, match="1 of 4 sources look Gaussian"):
+        ica = ClusterICA(random_state=0).fit(X)
+    assert ica.kurtosis_[-1] < 0.2 < 2 < ica.kurtosis_[-2]
+
+
+def test_laws_without_variance_are_told(rng):
+    with pytest.warns(UserWarning, match="may have no variance"):
+        ClusterICA(random_state=0).fit(rng.standard_cauchy(size=(5000, 3)))
+
+
+@pytest.mark.parametrize("column", ["constant", "duplicated"])
+def test_columns_without_variance_of_their_own(mixed, column):
+    X = mixed[0][:, :3]
+    X = np.column_stack([X, np.ones(len(X)) if column == "constant" else X[:, 0]])
+    with pytest.warns(UserWarning, match="varies in 3 of 4 dimensions"):
+        ica = ClusterICA(random_state=0).fit(X)
+    assert ica.components_.shape == (3, 4)
+    np.testing.assert_allclose(ica.inverse_transform(ica.transform(X)), X, atol=1e-8)
+    with pytest.raises(ValueError, match=r"varies in 3 of 4 dimensions only.*n_components=3"):
+        ClusterICA(whitener=Whitener("zca", eps=0.0)).fit(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert ClusterICA(3, random_state=0).fit(X).components_.shape == (3, 4)
+
+
+@pytest.mark.parametrize(
+    ("settings", "rows", "message"),
+    [
+        ({}, 9, r"n_samples=9 should be >= 10.*smaller n_components"),
+        ({"cluster_rows": 8}, 500, r"n_samples=8 should be >= 10"),
+        ({"n_components": 7, "refine": "ml"}, 500, "n_components=7 differs from 5"),
+        ({"refine": lambda y: Derivatives(y**2, y, 2 + 0 * y)}, 500, "finite differences"),
+        ({"n_components": 0}, 500, "n_components"),
+        ({"refine": "fast"}, 500, "refine"),
+    ],
+)
+def test_settings_that_cannot_be(mixed, settings, rows, message):
+    with pytest.raises(ValueError, match=message):
+        ClusterICA(**settings).fit(mixed[0][:rows])
+
+
+def test_fewer_rows_than_features(rng):
+    with (
+        pytest.warns(UserWarning, match="varies in 9 of 20 dimensions"),
+        pytest.raises(ValueError, match="twice the number of sources"),
+    ):
+        ClusterICA().fit(rng.laplace(size=(10, 20)))
+
+
+def test_a_clusterer_without_centroids(mixed):
+    with pytest.raises(TypeError, match="DBSCAN has no cluster_centers_"):
+        ClusterICA(clusterer=sklearn.cluster.DBSCAN()).fit(mixed[0][:200])
+
+
+def test_missing_values_and_flat_input(mixed):
+    X = mixed[0][:100].copy()
+    X[3, 1] = np.nan
+    with pytest.raises(ValueError, match="NaN"):
+        ClusterICA().fit(X)
+    with pytest.raises(ValueError, match="Expected 2D array"):
+        ClusterICA().fit(X[:, 0])
+
+
+def test_one_feature(rng):
+    x = rng.laplace(size=(2000, 1))
+    ica = ClusterICA(random_state=0).fit(x)
+    np.testing.assert_allclose(ica.transform(x), (x - x.mean()) / x.std(ddof=1))
+
+
+def test_steps_that_are_too_few_are_told(mixed):
+    from sklearn.exceptions import ConvergenceWarning
+
+    with pytest.warns(ConvergenceWarning, match="after max_iter=1 steps"):
+        ClusterICA(refine="ml", max_iter=1, random_state=0).fit(mixed[0])
+
+
+def test_a_law_of_ones_own(mixed):
+    class Rounded:
+        def __call__(self, y):
+            return SmoothedLaplace(0.2)(y)
+
+    X, _, A = mixed
+    assert (
+        amari_distance(ClusterICA(refine=Rounded(), random_state=0).fit(X).components_, A) < 0.012
+    )

@@ -1,0 +1,97 @@
+"""L-BFGS against scipy's on functions with known minima, its safeguards, and its bookkeeping."""
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize, rosen, rosen_der
+
+from clusterica.optim import LBFGS, Evaluation, LoopState, iterate
+
+
+def solve(solver, start, *, max_iter=500, tol=1e-18):
+    position = solver.start(start)
+    state = LoopState(0, position, (position.evaluation.objective,))
+    return iterate(solver.step, state, max_iter=max_iter, tol=tol)
+
+
+def rosenbrock(x):
+    return Evaluation(rosen(x), rosen_der(x))
+
+
+def test_it_finds_the_minimum_that_scipy_finds():
+    start = np.array([-1.2, 1.0])
+    result = solve(LBFGS(rosenbrock), start)
+    right = minimize(rosen, start, jac=rosen_der, method="L-BFGS-B", options={"ftol": 1e-15})
+    np.testing.assert_allclose(result.params.params, right.x, atol=1e-4)
+    assert result.converged
+
+
+def test_the_objective_never_rises():
+    result = solve(LBFGS(rosenbrock), np.array([3.0, -2.0, 4.0]))
+    assert len(result.history) == result.n_iter + 1
+    assert result.history[0] == rosen([3.0, -2.0, 4.0])
+    assert (np.diff(result.history) <= 1e-9 * np.abs(result.history[:-1])).all()
+
+
+def test_the_exact_inverse_as_preconditioner_needs_one_step(rng):
+    M = rng.normal(size=(6, 6))
+    A, b = M @ M.T + np.eye(6), rng.normal(size=6)
+    calls = []
+
+    def evaluate(x):
+        calls.append(x)
+        return Evaluation(float(x @ A @ x / 2 - b @ x), A @ x - b, extra=A)
+
+    solver = LBFGS(evaluate, precondition=lambda g, A: np.linalg.solve(A, g))
+    first = solver.step(solver.start(np.zeros(6)))
+    np.testing.assert_allclose(first.params.params, np.linalg.solve(A, b), rtol=1e-10)
+    assert len(calls) == 2
+
+
+def test_a_quadratic_of_many_dimensions_is_solved_in_few_steps(rng):
+    scales = np.geomspace(1, 100, 20)
+    right = rng.normal(size=20)
+
+    def evaluate(x):
+        return Evaluation(1 + float(scales @ (x - right) ** 2), 2 * scales * (x - right))
+
+    result = solve(LBFGS(evaluate), np.zeros(20), tol=1e-14)
+    np.testing.assert_allclose(result.params.params, right, atol=1e-5)
+    assert result.n_iter < 100
+
+
+def test_moves_are_made_by_the_retraction(rng):
+    """On the unit sphere, the smallest eigenvector."""
+    A = np.diag([3.0, 1.0, 2.0])
+
+    def on_sphere(x, move):
+        return (x + move) / np.linalg.norm(x + move)
+
+    def evaluate(x):
+        return Evaluation(float(x @ A @ x), 2 * (A @ x - (x @ A @ x) * x))
+
+    result = solve(LBFGS(evaluate, retract=on_sphere), np.ones(3) / 3**0.5)
+    np.testing.assert_allclose(np.abs(result.params.params), [0, 1, 0], atol=1e-5)
+
+
+def test_a_direction_uphill_is_replaced_by_the_gradient():
+    misled = LBFGS(lambda x: Evaluation(float(x @ x), 2 * x))
+    start = misled.start(np.array([1.0, 2.0]))
+    wrong = (np.array([1.0, 0.0]), np.array([-1.0, 0.0]), -1.0)  # a bend that is negative
+    step = misled.step(start._replace(moves=(wrong,)))
+    assert step.objective < start.evaluation.objective
+
+
+def test_it_rests_where_nothing_lowers_the_objective():
+    stuck = LBFGS(lambda x: Evaluation(1.0 if not x.any() else 2.0, np.ones(2)))
+    step = stuck.step(stuck.start(np.zeros(2)))
+    assert step.change == 0
+    np.testing.assert_array_equal(step.params.params, np.zeros(2))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_move_to_where_nothing_is_defined_is_shortened(bad):
+    def evaluate(x):
+        return Evaluation(float(x[0] ** 2 - np.log(x[0])) if x[0] > 0 else bad, 2 * x - 1 / x)
+
+    result = solve(LBFGS(evaluate), np.array([5.0]))
+    assert result.params.params[0] == pytest.approx(0.5**0.5, abs=1e-5)
