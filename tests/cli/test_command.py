@@ -45,7 +45,7 @@ def test_help(command, words):
 def test_help_of_a_command(command):
     code, out, _ = command("reproduce", "--help")
     assert code == 0
-    for option in ("--list", "--quick", "--output", "--seed"):
+    for option in ("--list", "--quick", "--output", "--seed", "--data", "--device"):
         assert option in out
     assert "--no-quick" not in out
 

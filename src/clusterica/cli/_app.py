@@ -51,6 +51,8 @@ def reproduce(
     quick: Annotated[bool, SWITCH] = False,
     output: Path = Path("clusterica-results"),
     seed: Annotated[int, SEED] = 0,
+    data: Path | None = None,
+    device: str | None = None,
 ) -> None:
     """Repeat a figure or table of the papers and set the paper's word beside the result.
 
@@ -66,6 +68,10 @@ def reproduce(
         Folder for NAME.json and NAME.png.
     seed
         Seed of everything random.
+    data
+        Folder with the official files of CIFAR-10, STL-10 and others, for experiments on real images.
+    device
+        Torch device to work on, such as cuda, where the experiment supports it.
     """
     from clusterica.cli._reproduce import list_experiments, run_one
 
@@ -74,7 +80,7 @@ def reproduce(
     elif name is None:
         stop("Say which experiment to run: clusterica reproduce NAME, or --list for all.", code=2)
     else:
-        run_one(name, quick=quick, output=output, seed=seed)
+        run_one(name, quick=quick, output=output, seed=seed, data=data, device=device)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -17,11 +17,21 @@ def list_experiments() -> None:
     show_table(Console(highlight=False), rows, ("Name", "What", "Paper"))
 
 
-def run_one(name: str, *, quick: bool, output: Path, seed: int) -> None:
+def run_one(
+    name: str, *, quick: bool, output: Path, seed: int, data: Path | None, device: str | None
+) -> None:
     """Run one experiment, print its table and where its files are."""
     console = Console(highlight=False)
     experiment = ready(name, output=output)
-    outcome = run_watched(experiment, console=console, quick=quick, output=output, seed=seed)
+    outcome = run_watched(
+        experiment,
+        console=console,
+        quick=quick,
+        output=output,
+        seed=seed,
+        data=data,
+        device=device,
+    )
     console.print(f"\n{experiment.paper}\n{experiment.claim}\n", markup=False)
     show_table(console, outcome.result.rows, outcome.result.columns)
     console.print(f"{outcome.result.note}\n", style="dim", markup=False)

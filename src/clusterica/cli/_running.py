@@ -31,7 +31,14 @@ def ready(name: str, *, output: Path) -> Experiment:
 
 
 def run_watched(
-    experiment: Experiment, *, console: Console, quick: bool, output: Path, seed: int = 0
+    experiment: Experiment,
+    *,
+    console: Console,
+    quick: bool,
+    output: Path,
+    seed: int = 0,
+    data: Path | None = None,
+    device: str | None = None,
 ) -> Outcome:
     """Run an experiment and say how long it took."""
     console.print(f"[bold]{experiment.name}[/]  {experiment.title}")
@@ -52,6 +59,8 @@ def run_watched(
             seed=seed,
             callbacks=callbacks,
             progress=progress,
+            data=data,
+            device=device,
         )
     except OSError as error:
         stop(f"{experiment.name} could not read or write a file: {error}")

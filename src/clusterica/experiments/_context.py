@@ -28,6 +28,10 @@ class Context:
         Set on the estimators that are worth watching, such as ``sklearn.callback.ProgressBar()``.
     progress : callable, default=None
         ``progress(items, description)`` returns the items while it shows how many are done.
+    data : Path, default=None
+        Folder with the official files of data sets, for experiments on real images.
+    device : str, default=None
+        Torch device to put images on, such as "cuda"; None works on NumPy arrays.
     """
 
     quick: bool = False
@@ -35,6 +39,8 @@ class Context:
     seed: int = 0
     callbacks: tuple[Any, ...] = ()
     progress: Progress | None = None
+    data: Path | None = None
+    device: str | None = None
 
     def choose(self, *, full: T, quick: T) -> T:
         """Return the setting for a full or a quick run.

@@ -42,6 +42,8 @@ def run(
     seed: int = 0,
     callbacks: tuple[Any, ...] = (),
     progress: Progress | None = None,
+    data: str | Path | None = None,
+    device: str | None = None,
 ) -> Outcome:
     """Run one experiment and write its files.
 
@@ -59,6 +61,10 @@ def run(
         Set on the estimators, such as ``sklearn.callback.ProgressBar()``.
     progress : callable, default=None
         ``progress(items, description)`` returns the items while it shows how many are done.
+    data : str or Path, default=None
+        Folder with the official files of data sets, for experiments on real images.
+    device : str, default=None
+        Torch device to put images on, such as "cuda"; None works on NumPy arrays.
 
     Returns
     -------
@@ -68,7 +74,15 @@ def run(
     check_matplotlib(f"Experiment {chosen.name}")  # before the work, not after it
     folder = Path(output).absolute()
     folder.mkdir(parents=True, exist_ok=True)
-    context = Context(quick=quick, output=folder, seed=seed, callbacks=callbacks, progress=progress)
+    context = Context(
+        quick=quick,
+        output=folder,
+        seed=seed,
+        callbacks=callbacks,
+        progress=progress,
+        data=None if data is None else Path(data),
+        device=device,
+    )
 
     start = time.perf_counter()
     result = chosen.run(context)

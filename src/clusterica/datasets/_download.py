@@ -1,0 +1,191 @@
+"""Downloads: bytes into a ``.part`` file, a checksum over all of them, and only then the final name."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import os
+import shutil
+import tarfile
+import tempfile
+import urllib.error
+import urllib.request
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from clusterica.datasets._files import DAMAGE, Release
+
+CHUNK = 2**18
+TIMEOUT = 60  # seconds without an answer
+HEADERS = {"User-Agent": "clusterica"}
+NETWORK = (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError)
+
+
+def fetch_release(release: Release, base: Path, *, folder: Path) -> Path:
+    """Download a data set, put its files into a folder and return that.
+
+    Archives are downloaded to ``base`` and removed once they are unpacked. Files that the folder has
+    already stay as they are.
+    """
+    for one in release.downloads:
+        if release.unpack is None:
+            target = folder / one.name
+            unpacked = target.with_name(target.name.removesuffix(".gz"))
+            if not target.exists() and not unpacked.exists():
+                download(one.urls, target, md5=one.md5)
+            continue
+        archive = base / one.name
+        if not archive.exists():
+            download(one.urls, archive, md5=one.md5)
+        release.unpack(archive, folder)
+        archive.unlink()
+    return folder
+
+
+def download(urls: Sequence[str], target: Path, *, md5: str) -> None:
+    """Download a file from the first address that answers.
+
+    What arrived before an interruption is kept in a file whose name ends in ``.part``, and the next
+    call goes on from there if the server can do that. The final name appears in one step, once the
+    checksum of the whole file was found right.
+
+    Parameters
+    ----------
+    urls : sequence of str
+        Addresses of the same file.
+    target : Path
+        Where it goes; folders are made as needed.
+    md5 : str
+        Its checksum.
+    """
+    part = target.with_name(f"{target.name}.part")
+    failures = []
+    for url in urls:
+        try:
+            _transfer(url, part)
+            break
+        except NETWORK as error:
+            failures.append(f"{url}: {error}")
+    else:
+        raise ConnectionError(
+            f"{target.name} could not be downloaded ({'; '.join(failures)}). Try again to go on from "
+            f"where it stopped, or put the file into {target.parent} by hand."
+        )
+    found = _file_md5(part)
+    if found != md5:
+        part.unlink()
+        raise ValueError(
+            f"{target.name} from {url} has the MD5 checksum {found} in place of {md5}: it is damaged or not "
+            "the official file, and was removed. Try again, or get it by hand."
+        )
+    os.replace(part, target)
+
+
+def _transfer(url: str, part: Path) -> None:
+    """Append to a partial file what is still missing of it."""
+    have = part.stat().st_size if part.exists() else 0
+    request = urllib.request.Request(url, headers=HEADERS)
+    if have:
+        request.add_header("Range", f"bytes={have}-")
+    try:
+        response = urllib.request.urlopen(request, timeout=TIMEOUT)
+    except urllib.error.HTTPError as error:
+        error.close()
+        if have and error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+            return  # nothing is left to come; the checksum will tell
+        raise
+    with response:
+        resumed = response.status == http.HTTPStatus.PARTIAL_CONTENT
+        done = have if resumed else 0
+        length = response.headers.get("Content-Length")
+        total = None if length is None else done + int(length)
+        part.parent.mkdir(parents=True, exist_ok=True)  # not before there is something to put there
+        with part.open("ab" if resumed else "wb") as out:
+            done += _copy(response, out, name=part.stem, done=done, total=total)
+    if total is not None and done < total:
+        raise ConnectionError(f"the connection ended after {done:,} of {total:,} bytes")
+
+
+def _copy(response: Any, out: Any, *, name: str, done: int, total: int | None) -> int:
+    """Copy a response to a file, show how far it is, and return the number of bytes."""
+    from rich import progress as bars
+    from rich.console import Console
+
+    columns = (
+        bars.TextColumn("{task.description}"),
+        bars.BarColumn(),
+        bars.DownloadColumn(),
+        bars.TransferSpeedColumn(),
+        bars.TimeRemainingColumn(),
+    )
+    copied = 0
+    with bars.Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(name, total=total, completed=done)
+        while chunk := response.read(CHUNK):
+            out.write(chunk)
+            copied += len(chunk)
+            progress.update(task, advance=len(chunk))
+    return copied
+
+
+def _file_md5(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+
+
+def unpack_tar(archive: Path, folder: Path) -> None:
+    """Unpack the files of a tar archive whose one folder becomes ``folder``."""
+    with archive.open("rb") as stream:
+        _unpack_stream(stream, folder, place=str(archive))
+
+
+def unpack_nested_tar(archive: Path, folder: Path) -> None:
+    """Unpack the tar archive ``<name of the folder>.tar.gz`` that lies in a zip archive."""
+    try:
+        with zipfile.ZipFile(archive) as outer:
+            names = [n for n in outer.namelist() if n.endswith(f"{folder.name}.tar.gz")]
+            if not names:
+                raise ValueError(f"{archive} holds no {folder.name}.tar.gz. Get it again.")
+            with outer.open(names[0]) as stream:
+                _unpack_stream(stream, folder, place=f"{archive} ({names[0]})")
+    except zipfile.BadZipFile as error:
+        raise ValueError(f"{archive} is truncated or altered ({error}). Get it again.") from error
+
+
+def _unpack_stream(stream: Any, folder: Path, *, place: str) -> None:
+    """Unpack into a new folder first, so that an interruption leaves no half-filled one behind."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".unpack-") as scratch:
+        fresh = Path(scratch) / folder.name
+        fresh.mkdir()
+        try:
+            with tarfile.open(fileobj=stream, mode="r|*") as tar:
+                for member in tar:
+                    _write_member(tar, member, fresh)
+        except DAMAGE as error:
+            raise ValueError(f"{place} is truncated or altered ({error}). Get it again.") from error
+        if not folder.exists():
+            os.replace(fresh, folder)
+            return
+        for path in (p for p in sorted(fresh.rglob("*")) if p.is_file()):
+            target = folder / path.relative_to(fresh)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if not target.exists():
+                os.replace(path, target)
+
+
+def _write_member(tar: tarfile.TarFile, member: tarfile.TarInfo, fresh: Path) -> None:
+    """Write a plain file, less the folder it is in; links and paths that lead outside are left alone."""
+    parts = PurePosixPath(member.name).parts
+    parts = parts[1:] if parts[:1] == (".",) else parts
+    inside = parts[1:]
+    if not member.isfile() or not inside or ".." in parts or parts[0] == "/":
+        return
+    target = fresh.joinpath(*inside)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    source = tar.extractfile(member)
+    if source is not None:
+        with source, target.open("wb") as out:
+            shutil.copyfileobj(source, out, CHUNK)

@@ -1,0 +1,299 @@
+"""Files of data sets: where they lie, and their bytes, read once from a folder or an archive and checked."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import sys
+import tarfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+
+CHUNK = 2**20  # bytes read at a time where the size of a file is not known
+# What truncated and altered compressed files raise, by where they are damaged.
+DAMAGE = (EOFError, gzip.BadGzipFile, zlib.error, tarfile.TarError)
+
+
+def data_folder() -> Path:
+    """Return the folder in which data sets are looked for when no path is given.
+
+    Returns
+    -------
+    Path
+        The value of the environment variable CLUSTERICA_DATA, or else the folder ``clusterica`` in the
+        place that the system keeps for caches. It need not exist.
+
+    Examples
+    --------
+    >>> from clusterica.datasets import data_folder
+    >>> data_folder().is_absolute()
+    True
+    """
+    if chosen := os.environ.get("CLUSTERICA_DATA"):
+        return Path(chosen).expanduser().absolute()
+    if sys.platform == "win32":
+        local = os.environ.get("LOCALAPPDATA")
+        return (Path(local) if local else Path.home() / "AppData" / "Local") / "clusterica"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "clusterica"
+    cache = os.environ.get("XDG_CACHE_HOME", "")
+    # A relative path there is invalid by the standard that defines the variable.
+    return (Path(cache) if os.path.isabs(cache) else Path.home() / ".cache") / "clusterica"
+
+
+class Download(NamedTuple):
+    """A file on the network."""
+
+    name: str
+    urls: tuple[str, ...]
+    """Addresses to try, in this order."""
+    md5: str
+
+
+class Release(NamedTuple):
+    """A data set as its authors publish it."""
+
+    name: str
+    folder: str
+    """Name of the folder that holds its files."""
+    files: tuple[str, ...]
+    """Files (or folders) in it, any of which identifies it."""
+    downloads: tuple[Download, ...]
+    unpack: Callable[[Path, Path], None] | None = None
+    """``unpack(archive, folder)`` for a download that is an archive of the folder."""
+    other_folders: tuple[str, ...] = ()
+    archives: tuple[str, ...] = ()
+    """Archives that can be read as they are."""
+
+
+def find_release(
+    release: Release, path: str | os.PathLike[str] | None, *, needs: Sequence[str], download: bool
+) -> Path:
+    """Return the folder or archive that holds a data set.
+
+    Parameters
+    ----------
+    release : Release
+        The data set.
+    path : path or None
+        The folder of its files, a folder that holds that one, or an archive; None is :func:`data_folder`.
+    needs : sequence of str
+        Files that are wanted; one of them missing from a folder is reason enough to download.
+    download : bool
+        Whether files that are not there may be downloaded.
+    """
+    base = data_folder() if path is None else Path(path).expanduser()
+    where = _look(release, base)
+    complete = where is not None and (where.is_file() or all(_stored(where, n) for n in needs))
+    if download and not complete:
+        from clusterica.datasets._download import fetch_release
+
+        where = fetch_release(release, base, folder=where or base / release.folder)
+    if where is None:
+        raise FileNotFoundError(_advice(release, base))
+    return where
+
+
+def _look(release: Release, base: Path) -> Path | None:
+    """Find the folder or archive of a data set at a path or just below it."""
+    if base.is_file():
+        return base
+    if any(_stored(base, name) for name in release.files):
+        return base
+    folders = [base / name for name in (release.folder, *release.other_folders)]
+    archives = [base / name for name in release.archives]
+    found = [f for f in folders if f.is_dir()] + [a for a in archives if a.is_file()]
+    return found[0] if found else None
+
+
+def _stored(folder: Path, name: str) -> Path | None:
+    """Return the path of a file or of its compressed form, or None."""
+    return next((p for p in (folder / name, folder / f"{name}.gz") if p.exists()), None)
+
+
+def _advice(release: Release, base: Path) -> str:
+    """Say where a data set can be had and where it belongs."""
+    urls = ", ".join(download.urls[0] for download in release.downloads)
+    how = "unpack it so that there is a folder" if release.unpack else "put them into a folder"
+    return (
+        f"{release.name} is not in {base}. Where there is a network, download=True gets it. Otherwise get "
+        f"{urls} and {how} {base / release.folder}, or pass the path of the folder that has the files. "
+        "The environment variable CLUSTERICA_DATA sets where data sets are looked for without a path."
+    )
+
+
+class DataFile:
+    """A file that is open for reading, in a folder or in an archive.
+
+    Parameters
+    ----------
+    name : str
+        Its name.
+    stream : binary file
+        Its bytes.
+    place : str
+        What error messages call it.
+    size : int or None
+        Its size in bytes, or None if that shows only on reading.
+    md5 : str or None
+        Checksum that its bytes must have.
+    """
+
+    def __init__(self, name: str, stream: Any, place: str, size: int | None, md5: str | None):
+        self.name = name
+        self.place = place
+        self.size = size
+        self._stream = stream
+        self._md5 = md5
+
+    def fail(self, problem: str) -> NoReturn:
+        """Refuse the file."""
+        raise ValueError(f"{self.place} {problem}")
+
+    def fill(self, out: np.ndarray) -> None:
+        """Read the whole file, which must be exactly as long, into a contiguous array."""
+        self.expect(out.nbytes)
+        view = out.reshape(-1).data
+        done = 0
+        while done < len(view) and (step := self._stream.readinto(view[done:])):
+            done += step
+        self.expect(len(view), found=done + len(self._stream.read(1)))
+        self.verify(out)
+
+    def read(self) -> np.ndarray:
+        """Read the whole file into a new array of bytes; its checksum is for :meth:`verify`."""
+        content = bytearray()  # grows in place, and makes an array that may be written to
+        while chunk := self._stream.read(CHUNK):
+            content += chunk
+        return np.frombuffer(content, np.uint8)
+
+    def expect(self, n_bytes: int, *, found: int | None = None) -> None:
+        """Refuse a file of another size than this."""
+        size = self.size if found is None else found
+        if size is not None and size != n_bytes:
+            self.fail(
+                f"has {size:,} bytes in place of {n_bytes:,}: it is truncated or altered. Get it again."
+            )
+
+    def verify(self, content: np.ndarray) -> None:
+        """Refuse a file whose bytes, in a contiguous array, have another checksum than the official one."""
+        if self._md5 is None:
+            return
+        found = hashlib.md5(content.reshape(-1).data, usedforsecurity=False).hexdigest()
+        if found != self._md5:
+            self.fail(
+                f"is not the official file: its MD5 checksum is {found}, that of the official one is "
+                f"{self._md5}. Get it again, or read it as it is with verify=False."
+            )
+
+
+def read_files(
+    where: Path,
+    names: Sequence[str],
+    take: Callable[[DataFile], object],
+    *,
+    md5: Mapping[str, str] | None = None,
+) -> None:
+    """Call ``take`` with each of the named files of a folder or archive, in the order they are stored in.
+
+    Parameters
+    ----------
+    where : Path
+        Folder or tar archive.
+    names : sequence of str
+        Names of files; in an archive they may be in any folder.
+    take : callable
+        Reads the file it is given. What goes wrong there because the file is damaged becomes an error
+        that names it.
+    md5 : mapping from str to str, default=None
+        Checksums of files by name.
+    """
+    place = str(where)
+    try:
+        for file in _walk(where, names, md5 or {}):
+            place = file.place
+            take(file)
+            place = str(where)
+    except DAMAGE as error:
+        raise ValueError(f"{place} is truncated or altered ({error}). Get it again.") from error
+
+
+def _walk(where: Path, names: Sequence[str], md5: Mapping[str, str]) -> Iterator[DataFile]:
+    return (_in_archive if where.is_file() else _in_folder)(where, names, md5)
+
+
+def _in_folder(where: Path, names: Sequence[str], md5: Mapping[str, str]) -> Iterator[DataFile]:
+    """Open files of a folder one by one, and those ending in .gz that stand in for them."""
+    for name in names:
+        path = _stored(where, name)
+        if path is None:
+            raise FileNotFoundError(
+                f"{where / name} is missing. Get the whole data set again, or pass download=True."
+            )
+        if path.name == name:
+            with path.open("rb") as stream:
+                yield DataFile(name, stream, str(path), path.stat().st_size, md5.get(name))
+        else:
+            with gzip.open(path) as content:
+                yield DataFile(name, content, str(path), None, md5.get(name))
+
+
+def _in_archive(where: Path, names: Sequence[str], md5: Mapping[str, str]) -> Iterator[DataFile]:
+    """Open files of a tar archive as they come, and stop after the last one that is wanted."""
+    wanted = set(names)
+    with tarfile.open(where) as archive:
+        for member in archive:
+            name = PurePosixPath(member.name).name
+            if name not in wanted or not member.isfile():
+                continue
+            stream = archive.extractfile(member)
+            yield DataFile(name, stream, f"{where} ({name})", member.size, md5.get(name))
+            wanted.discard(name)
+            if not wanted:
+                return
+    raise FileNotFoundError(f"{where} holds no {sorted(wanted)[0]}. Get the archive again.")
+
+
+def file_sizes(where: Path, names: Sequence[str]) -> dict[str, int]:
+    """Return the sizes of files in bytes; an archive is read through for that."""
+    sizes: dict[str, int] = {}
+
+    def measure(file: DataFile) -> None:
+        sizes[file.name] = file.read().size if file.size is None else file.size
+
+    read_files(where, names, measure)
+    return sizes
+
+
+def first_stored(where: Path, names: Sequence[str]) -> str | None:
+    """Return the first of the named files that a folder or archive has, or None."""
+    if where.is_dir():
+        return next((name for name in names if (where / name).is_file()), None)
+    try:
+        with tarfile.open(where) as archive:
+            inside = (PurePosixPath(member.name).name for member in archive)
+            return next((name for name in inside if name in names), None)
+    except DAMAGE as error:
+        raise ValueError(f"{where} is not a whole tar archive ({error}). Get it again.") from error
+
+
+def check_choice(name: str, value: object, allowed: Sequence[str]) -> None:
+    """Refuse a value that is not one of those allowed."""
+    if value not in allowed:
+        raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(map(repr, allowed))}.")
+
+
+def check_labels(file: DataFile, labels: np.ndarray, *, first: int, last: int) -> np.ndarray:
+    """Return labels counted from 0, and refuse a file with others than ``first`` to ``last``."""
+    wrong = np.flatnonzero((labels < first) | (labels > last))
+    if wrong.size:
+        file.fail(
+            f"gives image {wrong[0]} the label {labels[wrong[0]]}, but labels go from {first} to {last}: "
+            "it is altered or of another kind. Get it again."
+        )
+    return labels.astype(np.int64) - first

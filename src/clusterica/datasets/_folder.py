@@ -1,0 +1,197 @@
+"""Folders of pictures to arrays: one folder for each class, named as the class is."""
+
+from __future__ import annotations
+
+import numbers
+import os
+import warnings
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from clusterica.arrays._config import active_config
+from clusterica.datasets._files import check_choice
+from clusterica.datasets._image_set import ImageSet, join_and_free
+from clusterica.datasets._pictures import (
+    COLORS,
+    UnreadableImageError,
+    import_pillow,
+    read_picture,
+)
+
+NAMED_IN_WARNING = 5
+
+
+def load_image_folder(
+    path: str | os.PathLike[str],
+    *,
+    color: str = "rgb",
+    resize: int | tuple[int, int] | None = None,
+    on_error: str = "raise",
+) -> ImageSet:
+    """Read a folder of class folders of images, or a folder of images.
+
+    Classes are numbered in the order of their names, and so are the images in each. Names that begin
+    with a dot are passed over; so are files beside the class folders. In a folder without
+    folders all files are read, without labels.
+
+    Parameters
+    ----------
+    path : path
+        The folder.
+    color : {"rgb", "grey", "keep"}, default="rgb"
+        "rgb" gives every image three channels, a grey one by repeating it. "grey" gives one, the
+        luminance (ITU-R BT.601). "keep" leaves grey images grey and all others in colour; a mixture of
+        the two is refused.
+    resize : int, (int, int) or None, default=None
+        An integer scales each image, up or down, so that its longest side has this many pixels, and
+        keeps its proportions (the other side is rounded to whole pixels). A pair is the height and
+        width of all, whatever the proportions were. Scaling is bicubic, with smoothing where it shrinks
+        (``PIL.Image.Resampling.BICUBIC``).
+    on_error : {"raise", "skip"}, default="raise"
+        What to do with a file that is not an image, or a damaged one, and with an empty class
+        folder: an error, or a warning, both of which name it.
+
+    Returns
+    -------
+    ImageSet
+        ``images`` is one array if all have one size, otherwise a list of arrays. ``files`` has the path of
+        each image. A folder without class folders has ``labels`` None.
+
+    Notes
+    -----
+    Transparent images are laid on white and lose their alpha channel. Images are turned as their EXIF
+    orientation says. Of 16-bit grey images the upper 8 bits are kept; of animations the first picture.
+
+    Examples
+    --------
+    >>> from clusterica.datasets import load_image_folder
+    >>> pets = load_image_folder("pets", resize=(64, 64))  # doctest: +SKIP
+    >>> pets.class_names, pets.images.shape  # doctest: +SKIP
+    (('cat', 'dog'), (200, 64, 64, 3))
+    """
+    import_pillow("load_image_folder")
+    folder = Path(path).expanduser()
+    if not folder.is_dir():
+        raise NotADirectoryError(
+            f"{folder} is not a folder; pass one that holds folders of images."
+        )
+    return read_classes(folder, color=color, resize=resize, on_error=on_error, leave_out=())
+
+
+def read_classes(
+    folder: Path,
+    *,
+    color: str,
+    resize: int | tuple[int, int] | None,
+    on_error: str,
+    leave_out: Sequence[str],
+) -> ImageSet:
+    """Read a folder of class folders, but for those left out."""
+    check_choice("color", color, COLORS)
+    check_choice("on_error", on_error, ("raise", "skip"))
+    size = _check_resize(resize)
+    classes = [f for f in _entries(folder) if f.is_dir() and f.name not in leave_out]
+    groups = [_files_of(one) for one in classes] if classes else [_files_of(folder)]
+    problems = [f"{one} is empty" for one, group in zip(classes, groups, strict=False) if not group]
+    if not any(groups):
+        raise ValueError(f"{folder} holds no images, and no folders with any. Is it the right one?")
+    if problems and on_error == "raise":
+        raise ValueError(f"{problems[0]}. Remove it, or pass on_error='skip'.")
+
+    files = [file for group in groups for file in group]
+    labels = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
+    images = _read_all(files, color=color, size=size, on_error=on_error)
+    good = [i for i, image in enumerate(images) if isinstance(image, np.ndarray)]
+    problems += [str(image) for image in images if not isinstance(image, np.ndarray)]
+    _report(problems, folder)
+    if not good:
+        raise ValueError(
+            f"{folder} holds {len(files)} files and none is an image. Is it the right one?"
+        )
+    files = [files[i] for i in good]
+    images = [images[i] for i in good]
+    if color == "keep":
+        _check_channels(files, images)
+    return ImageSet(
+        images=_stack(images),
+        labels=labels[good].astype(np.int64) if classes else None,
+        class_names=tuple(one.name for one in classes),
+        files=tuple(files),
+    )
+
+
+def _entries(folder: Path) -> list[Path]:
+    """List a folder in the order of names, without hidden entries."""
+    return sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
+
+
+def _files_of(folder: Path) -> list[Path]:
+    return [entry for entry in _entries(folder) if entry.is_file()]
+
+
+def _check_resize(resize: Any) -> int | tuple[int, int] | None:
+    """Refuse sizes that are not whole numbers of pixels."""
+    if resize is None:
+        return None
+    sides = resize if isinstance(resize, tuple | list) else (resize,)
+    whole = [
+        isinstance(s, numbers.Integral) and not isinstance(s, bool) and int(s) >= 1 for s in sides
+    ]
+    if not all(whole) or len(sides) not in ((1,) if sides is not resize else (2,)):
+        raise ValueError(
+            f"resize is {resize!r}; it must be None, the pixels of the longest side, or a pair of height "
+            "and width, all whole numbers from 1."
+        )
+    return (int(sides[0]), int(sides[1])) if sides is resize else int(sides[0])
+
+
+def _read_all(
+    files: list[Path], *, color: str, size: int | tuple[int, int] | None, on_error: str
+) -> list[Any]:
+    """Read pictures on several threads; with "skip", an error takes the place of a bad one."""
+
+    def read(file: Path) -> np.ndarray | UnreadableImageError:
+        try:
+            return read_picture(file, color=color, resize=size)
+        except UnreadableImageError as error:
+            if on_error == "skip":
+                return error
+            raise UnreadableImageError(
+                f"{error}. Remove the file, or pass on_error='skip'."
+            ) from error.__cause__
+
+    with ThreadPoolExecutor(active_config().n_threads) as pool:
+        return list(pool.map(read, files))
+
+
+def _report(problems: list[str], folder: Path) -> None:
+    """Warn once of everything that was passed over."""
+    if not problems:
+        return
+    named = "; ".join(problems[:NAMED_IN_WARNING])
+    more = len(problems) - NAMED_IN_WARNING
+    rest = f"; and {more} more" if more > 0 else ""
+    warnings.warn(f"Passed over in {folder}: {named}{rest}.", UserWarning, stacklevel=4)
+
+
+def _check_channels(files: list[Path], images: list[np.ndarray]) -> None:
+    """Refuse a mixture of grey and colour."""
+    first_of = {image.ndim: file for file, image in reversed(list(zip(files, images, strict=True)))}
+    if len(first_of) > 1:
+        raise ValueError(
+            f"{first_of[2]} is grey and {first_of[3]} has colours. To read both, pass color='rgb' or "
+            "color='grey'."
+        )
+
+
+def _stack(images: list[np.ndarray]) -> np.ndarray | list[np.ndarray]:
+    """Make one array of images of one size; the list is used up by it."""
+    if len({image.shape for image in images}) > 1:
+        return images
+    parts = [image[np.newaxis] for image in images]
+    images.clear()
+    return join_and_free(parts)

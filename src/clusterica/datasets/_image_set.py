@@ -1,0 +1,46 @@
+"""What every reader of images returns: pictures, labels, and the names and folds that go with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class ImageSet(NamedTuple):
+    """Images with what is known about them.
+
+    Examples
+    --------
+    >>> from clusterica.datasets import load_digits_images
+    >>> digits = load_digits_images()
+    >>> digits.images.shape, digits.images.dtype, digits.class_names[digits.labels[0]]
+    ((1797, 8, 8), dtype('uint8'), '0')
+    """
+
+    images: Any
+    """uint8 array of shape (n, height, width) or (n, height, width, channels), or a list of n arrays of
+    shape (height, width) or (height, width, channels) where the sizes differ."""
+    labels: np.ndarray | None
+    """Number of the class of each image, from 0, of shape (n,); None where there are no labels."""
+    class_names: tuple[str, ...]
+    """Name of each class, in the order of the numbers; empty where there are no labels."""
+    folds: tuple[np.ndarray, ...] | None = None
+    """Numbers of the images of each official training fold, where the data set defines folds."""
+    files: tuple[Path, ...] | None = None
+    """File of each image, where each has one of its own."""
+
+
+def join_and_free(parts: list[np.ndarray]) -> np.ndarray:
+    """Concatenate along the first axis, dropping each part once copied.
+
+    The peak is the result and one part. The list is empty afterwards.
+    """
+    out = np.empty((sum(map(len, parts)), *parts[0].shape[1:]), parts[0].dtype)
+    end = len(out)
+    while parts:  # from the end, where freed memory can go back to the system at once
+        part = parts.pop()
+        out[end - len(part) : end] = part
+        end -= len(part)
+    return out

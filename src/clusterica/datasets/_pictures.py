@@ -1,0 +1,100 @@
+"""A picture file to an array of bytes: decoded, turned upright, laid on white, scaled, in grey or colour."""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+COLORS = ("rgb", "grey", "keep")
+# Pillow's names of the ways to store a grey picture with more than 8 bits.
+DEEP_GREY = ("I;16", "I;16L", "I;16B", "I;16N", "I")
+WITH_ALPHA = ("LA", "La", "PA", "RGBA", "RGBa")
+
+
+class UnreadableImageError(ValueError):
+    """A file is not a picture, or a damaged one."""
+
+
+def import_pillow(reader: str) -> ModuleType:
+    """Import Pillow, which a reader of pictures needs."""
+    try:
+        import PIL.Image
+        import PIL.ImageOps
+    except ImportError as error:
+        raise ImportError(
+            f"{reader} reads pictures with Pillow, which is not installed. "
+            'Install it with: pip install "clusterica[images]"'
+        ) from error
+    return PIL
+
+
+def read_picture(
+    path: str | os.PathLike[str], *, color: str, resize: int | tuple[int, int] | None
+) -> np.ndarray:
+    """Read a picture.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    color : {"rgb", "grey", "keep"}
+        Three channels, one, or as many of both as the file has.
+    resize : int, (int, int) or None
+        Pixels of the longest side, or height and width.
+
+    Returns
+    -------
+    ndarray of shape (height, width) or (height, width, 3), uint8
+    """
+    pil = import_pillow("read_picture")
+    try:
+        with pil.Image.open(path) as stored:
+            picture = pil.ImageOps.exif_transpose(stored)
+            picture = _plain(pil, picture, color=color)
+            if resize is not None:
+                size = _target(picture.size, resize)
+                # Bicubic with a support as wide as the shrinking asks for, so that nothing aliases.
+                picture = picture.resize(size, pil.Image.Resampling.BICUBIC)
+            return np.array(picture)
+    except (
+        OSError,
+        SyntaxError,
+        ValueError,
+        struct.error,
+        pil.Image.DecompressionBombError,
+    ) as error:
+        reason = str(error).replace(f" {str(path)!r}", "")
+        raise UnreadableImageError(f"{Path(path)} can't be read as an image: {reason}") from error
+
+
+def _plain(pil: ModuleType, picture: Any, *, color: str) -> Any:
+    """Bring a picture to 8 bits of grey or of red, green and blue."""
+    if picture.mode in DEEP_GREY:
+        # 16 bits to 8; Pillow itself would clip at 255.
+        deep = np.asarray(picture)
+        if deep.min() < 0 or deep.max() > 0xFFFF:
+            raise ValueError("its pixels are neither of 8 nor of 16 bits")
+        picture = pil.Image.fromarray((deep >> 8).astype(np.uint8))
+    if picture.mode == "F":
+        raise ValueError("its pixels are floating-point numbers, whose range is not known")
+    if picture.mode in WITH_ALPHA or "transparency" in picture.info:
+        grey = picture.mode in ("LA", "La", "L", "1")
+        layer = picture.convert("RGBA")
+        white = pil.Image.new("RGBA", layer.size, (255, 255, 255, 255))
+        picture = pil.Image.alpha_composite(white, layer).convert("L" if grey else "RGB")
+    if color == "keep":
+        return picture.convert("L" if picture.mode in ("L", "1") else "RGB")
+    return picture.convert("RGB" if color == "rgb" else "L")
+
+
+def _target(size: tuple[int, int], resize: int | tuple[int, int]) -> tuple[int, int]:
+    """Return the new width and height of a picture of some width and height."""
+    if isinstance(resize, tuple):
+        return resize[1], resize[0]
+    scale = resize / max(size)
+    return max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
