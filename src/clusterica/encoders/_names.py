@@ -1,0 +1,65 @@
+"""Encoders by name, for estimators that take one as a parameter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clusterica.encoders._base import BaseEncoder
+from clusterica.encoders._nearest import HardEncoder, TriangleEncoder
+from clusterica.encoders._responses import SigmoidEncoder, SoftThresholdEncoder
+from clusterica.encoders._sparse import OMPEncoder, SparseEncoder
+
+_BY_NAME: dict[str, type[BaseEncoder]] = {
+    "hard": HardEncoder,
+    "triangle": TriangleEncoder,
+    "soft-threshold": SoftThresholdEncoder,
+    "sigmoid": SigmoidEncoder,
+    "sparse": SparseEncoder,
+    "omp": OMPEncoder,
+}
+ENCODER_NAMES = tuple(_BY_NAME)
+"""What :func:`make_encoder` knows by name."""
+_METHODS = ("prepare", "encode", "n_features_out", "row_bytes")
+
+
+def make_encoder(encoder: Any) -> Any:
+    """Return an encoder, given by name or as an object.
+
+    Parameters
+    ----------
+    encoder : {"hard", "triangle", "soft-threshold", "sigmoid", "sparse", "omp"} or encoder
+        A name stands for the encoder with its default settings. An object must have the methods
+        ``prepare``, ``encode``, ``n_features_out`` and ``row_bytes`` of the encoders here, and no
+        dictionary of its own.
+
+    Returns
+    -------
+    encoder
+        The object itself, once its settings are checked, or a new one.
+
+    Examples
+    --------
+    >>> from clusterica.encoders import SoftThresholdEncoder, make_encoder
+    >>> make_encoder("triangle")
+    TriangleEncoder()
+    >>> make_encoder(SoftThresholdEncoder(alpha=0.5)).n_features_out(1600)
+    3200
+    """
+    if isinstance(encoder, str):
+        if encoder not in _BY_NAME:
+            known = ", ".join(map(repr, ENCODER_NAMES))
+            raise ValueError(f"encoder={encoder!r} is not known; use one of {known}, or an object")
+        return _BY_NAME[encoder]()
+    if isinstance(encoder, type) or not all(callable(getattr(encoder, m, None)) for m in _METHODS):
+        raise TypeError(
+            f"encoder={encoder!r} is no encoder: it needs the methods {', '.join(_METHODS)}; use an "
+            "object such as TriangleEncoder(), or a name such as 'triangle'"
+        )
+    if isinstance(encoder, BaseEncoder):
+        encoder._validate_params()
+    if getattr(encoder, "dictionary", None) is not None:
+        raise ValueError(
+            f"{type(encoder).__name__} has a dictionary of its own, and another one is learned here; "
+            "give it without the dictionary"
+        )
+    return encoder

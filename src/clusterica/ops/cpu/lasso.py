@@ -1,0 +1,248 @@
+"""Lasso codes of a NumPy block, ``min_s 0.5 |x - Dᵀ s|^2 + alpha |s|_1``, row by row, all of it compiled.
+
+Atoms come into use as they violate optimality, ``|D (x - Dᵀ s)| <= alpha``. Coordinate descent on the
+atoms in use finds out which codes are zero and what signs the others have; Newton steps then solve for
+those. Everything is read from the Gram matrix and the responses D x.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clusterica.ops.cpu.assign import compiled, compiled_sum
+from clusterica.ops.linalg import row_energies
+
+# How near to the worst violation an atom must be to come into use: 1 takes them one by one, 0 all at once.
+_GREED = 0.5
+_SWEEPS = 4
+# Solving better than this share of the gap does not pay while atoms are still missing.
+_SHARE_OF_GAP = 0.2
+# Rounding of the responses of a residual, in units in the last place of the largest response of the row.
+GAP_ROUNDING = 16
+_PIVOT_ROUNDING = 64
+
+
+def lasso(
+    X: np.ndarray, D: np.ndarray, G: np.ndarray, *, alpha: float, max_iter: int, tol: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return codes and gaps; see :func:`clusterica.ops.code.lasso`."""
+    B = X @ D.T
+    codes, gaps = np.zeros_like(B), np.empty(X.shape[0], X.dtype)
+    eps = np.finfo(X.dtype).eps
+    G = np.ascontiguousarray(G, X.dtype)
+    _lasso(B, row_energies(X), G, float(alpha), max_iter, tol, eps, codes, gaps)
+    return codes, gaps
+
+
+@compiled
+def _lasso(B, energies, G, alpha, max_iter, tol, eps, codes, gaps):  # type: ignore[no-untyped-def]
+    n, k = B.shape
+    q, active = np.empty(k, B.dtype), np.empty(k, np.int64)
+    # Only as much of these is ever touched as the atoms in use need.
+    H, L, small = np.empty(k * k), np.empty(k * k), np.empty((5, k))
+    for i in range(n):
+        b, s, energy = B[i], codes[i], float(energies[i])
+        enough = tol * energy / 2
+        q[:] = b
+        a, n_sweeps, rounding = 0, 0, 0.0
+        while True:
+            gap, largest = _gap(s, b, q, active[:a], energy, alpha, rounding)
+            if gap <= enough or n_sweeps >= max_iter:
+                break
+            if n_sweeps == 0:
+                rounding = GAP_ROUNDING * eps * largest
+            a = _take_in(s, q, alpha, largest, active, a)
+            at, x, r = active[:a], small[0, :a], small[1, :a]
+            M = H[: a * a].reshape(a, a)
+            _gather(G, b, s, q, at, M, small)
+            n_sweeps += _descend(
+                M,
+                small[2, :a],
+                x,
+                r,
+                energy,
+                alpha,
+                max(enough / 2, _SHARE_OF_GAP * gap),
+                rounding,
+                _PIVOT_ROUNDING * eps,
+                max_iter - n_sweeps,
+                L[: a * a].reshape(a, a),
+                small[3:],
+            )
+            _residual(G, b, at, x, s, q)
+        gaps[i] = max(0.0, 2 * gap / energy) if energy > 0 else 0.0
+
+
+@compiled_sum
+def _gap(s, b, q, active, energy, alpha, rounding):  # type: ignore[no-untyped-def]
+    """Return the gap of codes that are zero outside of `active`, less what rounding makes of it, and max |q|.
+
+    The formula is explained at :func:`clusterica.ops.code.duality_gaps`.
+    """
+    largest = q.dtype.type(0)
+    for j in range(q.shape[0]):
+        largest = max(largest, abs(q[j]))
+    length, inner, explained = 0.0, 0.0, 0.0
+    for j in active:
+        length += abs(s[j])
+        inner += s[j] * q[j]
+        explained += s[j] * b[j]
+    c = alpha / max(alpha, float(largest))
+    residual = energy - explained - inner
+    gap = (1 - c) ** 2 * residual / 2 + alpha * length - c * inner
+    return gap - rounding * length, float(largest)
+
+
+@compiled
+def _take_in(s, q, alpha, largest, active, a):  # type: ignore[no-untyped-def]
+    """Keep the atoms with a code, add those that violate optimality most, and return how many there are."""
+    kept = 0
+    for p in range(a):
+        j = active[p]
+        if s[j] != 0:
+            active[kept] = j
+            kept += 1
+    bound = alpha + _GREED * (largest - alpha)
+    for j in range(q.shape[0]):
+        if s[j] == 0 and abs(q[j]) > alpha and abs(q[j]) >= bound:
+            active[kept] = j
+            kept += 1
+    return kept
+
+
+@compiled
+def _gather(G, b, s, q, at, M, small):  # type: ignore[no-untyped-def]
+    """Copy what belongs to the atoms in use, in float64: codes, responses, and the Gram matrix."""
+    for p in range(at.shape[0]):
+        small[0, p], small[1, p], small[2, p] = s[at[p]], q[at[p]], b[at[p]]
+        row = G[at[p]]
+        for f in range(at.shape[0]):
+            M[p, f] = row[at[f]]
+
+
+@compiled
+def _residual(G, b, at, x, s, q):  # type: ignore[no-untyped-def]
+    """Write the codes x of the atoms in use to s, and the responses of the residual to q."""
+    q[:] = b
+    for p in range(at.shape[0]):
+        value = s.dtype.type(x[p])
+        s[at[p]] = value
+        row = G[at[p]]
+        for f in range(q.shape[0]):
+            q[f] -= value * row[f]
+
+
+@compiled
+def _descend(  # type: ignore[no-untyped-def]
+    H, b, x, r, energy, alpha, enough, rounding, singular, max_sweeps, L, small
+):
+    """Solve for the codes x of the atoms in use, to a gap of `enough`; return the number of sweeps.
+
+    Coordinate descent alone is slow where atoms are alike. A Newton step ends where the first code
+    reaches zero; the next one goes on without that code, until one is not cut short.
+    """
+    everything = np.arange(x.shape[0])
+    n_sweeps = 0
+    while n_sweeps < max_sweeps:
+        for _ in range(_SWEEPS):
+            _sweep(H, x, r, alpha)
+        n_sweeps += _SWEEPS
+        if _gap(x, b, r, everything, energy, alpha, rounding)[0] <= enough:
+            break
+        while not _newton(H, x, r, alpha, singular, L, small[0], small[1].view(np.int64)):
+            pass
+        if _gap(x, b, r, everything, energy, alpha, rounding)[0] <= enough:
+            break
+    return n_sweeps
+
+
+@compiled
+def _sweep(H, x, r, alpha):  # type: ignore[no-untyped-def]
+    """Minimise over one code after the other; r are the responses of the residual."""
+    for p in range(x.shape[0]):
+        v = r[p] + H[p, p] * x[p]
+        new = 0.0
+        if v > alpha:
+            new = (v - alpha) / H[p, p]
+        elif v < -alpha:
+            new = (v + alpha) / H[p, p]
+        delta = new - x[p]
+        if delta != 0:
+            x[p] = new
+            for f in range(x.shape[0]):
+                r[f] -= delta * H[p, f]
+
+
+@compiled
+def _newton(H, x, r, alpha, singular, L, y, where):  # type: ignore[no-untyped-def]
+    """Move the nonzero codes to the minimum for their signs; return False if one became zero on the way."""
+    m, regular = _factor(H, x, r, alpha, singular, L, y, where)
+    _solve_back(L, y, m)
+    if not regular:
+        _trade(x, L, y, where, m)
+        m += 1
+    step, first = (1.0 if regular else np.inf), -1
+    for g in range(m):
+        if y[g] * x[where[g]] < 0 and abs(x[where[g]]) < step * abs(y[g]):
+            step, first = abs(x[where[g]] / y[g]), g
+    for g in range(m):
+        j = where[g]
+        delta = step * y[g] if g != first else -x[j]
+        x[j] += delta
+        for f in range(x.shape[0]):
+            r[f] -= delta * H[j, f]
+    return first < 0
+
+
+@compiled
+def _factor(H, x, r, alpha, singular, L, y, where):  # type: ignore[no-untyped-def]
+    """Factor the Gram matrix of the nonzero codes, ``L Lᵀ``, and solve ``L y = gradient``.
+
+    Return how many atoms were factored, and whether all: an atom that those before it span ends it.
+    Its row of L is then put into y with a minus, and it stands last in `where`.
+    """
+    m = 0
+    for p in range(x.shape[0]):
+        if x[p] == 0:
+            continue
+        row = L[m]
+        pivot = H[p, p]
+        for g in range(m):
+            total = H[p, where[g]]
+            for h in range(g):
+                total -= row[h] * L[g, h]
+            row[g] = total / L[g, g]
+            pivot -= row[g] * row[g]
+        where[m] = p
+        if pivot <= singular * H[p, p]:
+            for g in range(m):
+                y[g] = -row[g]
+            return m, False
+        row[m] = np.sqrt(pivot)
+        total = r[p] - alpha * np.sign(x[p])
+        for g in range(m):
+            total -= row[g] * y[g]
+        y[m] = total / row[m]
+        m += 1
+    return m, True
+
+
+@compiled
+def _solve_back(L, y, m):  # type: ignore[no-untyped-def]
+    """Solve ``Lᵀ z = y`` with the leading m rows of L, in place."""
+    for p in range(m - 1, -1, -1):
+        y[p] /= L[p, p]
+        for g in range(p):
+            y[g] -= L[p, g] * y[p]
+
+
+@compiled
+def _trade(x, L, y, where, m):  # type: ignore[no-untyped-def]
+    """Make y the direction in which an atom is traded for others that span it: same fit, lower |x|_1."""
+    y[m] = 1.0
+    slope = 0.0
+    for g in range(m + 1):
+        slope += y[g] * np.sign(x[where[g]])
+    if slope > 0 or (slope == 0 and x[where[m]] > 0):
+        for g in range(m + 1):
+            y[g] = -y[g]

@@ -1,0 +1,124 @@
+"""Errors name the value, the rule and the remedy."""
+
+import numpy as np
+import pytest
+from sklearn.exceptions import NotFittedError
+
+from clusterica.encoders import (
+    HardEncoder,
+    OMPEncoder,
+    SigmoidEncoder,
+    SoftThresholdEncoder,
+    SparseEncoder,
+    make_encoder,
+)
+
+
+def test_no_dictionary(make, rows):
+    with pytest.raises(ValueError, match=r"has no dictionary; give one of shape \(n_atoms, 4\)"):
+        make().fit(rows)
+
+
+def test_a_dictionary_for_other_rows(make, rows, atoms):
+    with pytest.raises(ValueError, match=r"has 3 features and X has 4; learn it from rows like X"):
+        make(atoms[:, :3]).fit(rows)
+
+
+@pytest.mark.parametrize(
+    ("D", "message"),
+    [
+        (np.full((2, 4), np.nan), "dictionary contains NaN"),
+        (np.full((2, 4), np.inf), "dictionary contains infinity"),
+        (np.zeros(4), "Expected 2D array"),
+        (np.zeros((0, 4)), "0 sample"),
+        (np.zeros((2, 4), complex), "Complex data not supported"),
+    ],
+)
+def test_bad_dictionaries(make, rows, D, message):
+    with pytest.raises(ValueError, match=message):
+        make(D).fit(rows)
+
+
+@pytest.mark.parametrize("D", ["centers", 3])
+def test_what_is_no_dictionary(make, rows, D):
+    with pytest.raises(ValueError, match="The 'dictionary' parameter of"):
+        make(D).fit(rows)
+
+
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        ([[1.0, np.nan, 0, 0]], "NaN"),
+        ([[1.0, np.inf, 0, 0]], "infinity"),
+        ([1.0, 2.0], "Expected 2D array"),
+        (np.zeros((0, 4)), "0 sample"),
+    ],
+)
+def test_bad_rows(make, atoms, X, message):
+    with pytest.raises(ValueError, match=message):
+        make(atoms).fit(X)
+    with pytest.raises(ValueError, match=message):
+        make(atoms).fit(np.ones((2, 4))).transform(X)
+
+
+def test_not_fitted_and_wrong_columns(make, rows, atoms):
+    with pytest.raises(NotFittedError):
+        make(atoms).transform(rows)
+    with pytest.raises(ValueError, match=r"X has 3 features, but \w+ is expecting 4"):
+        make(atoms).fit(rows).transform(rows[:, :3])
+
+
+BAD = [
+    (SoftThresholdEncoder, "alpha", -0.1),
+    (SoftThresholdEncoder, "alpha", np.nan),
+    (SoftThresholdEncoder, "two_sided", "yes"),
+    (SigmoidEncoder, "bias", np.inf),
+    (SigmoidEncoder, "bias", "small"),
+    (SparseEncoder, "alpha", 0),
+    (SparseEncoder, "alpha", -1.0),
+    (SparseEncoder, "max_iter", 0),
+    (SparseEncoder, "tol", -1e-3),
+    (SparseEncoder, "split_signs", None),
+    (OMPEncoder, "n_nonzero", 0),
+    (OMPEncoder, "n_nonzero", 1.5),
+]
+
+
+@pytest.mark.parametrize(("encoder", "name", "value"), BAD)
+def test_bad_settings(encoder, name, value, rows, atoms):
+    message = f"The '{name}' parameter of {encoder.__name__} must be"
+    with pytest.raises(ValueError, match=message):
+        encoder(atoms, **{name: value}).fit(rows)
+    with pytest.raises(ValueError, match=message):
+        make_encoder(encoder(**{name: value}))
+
+
+def test_more_atoms_than_there_are(rows, atoms):
+    message = "n_nonzero=10 must be at most the number of atoms, 9; lower it"
+    with pytest.raises(ValueError, match=message):
+        OMPEncoder(atoms, n_nonzero=10).fit(rows)
+    with pytest.raises(ValueError, match=message):
+        OMPEncoder(n_nonzero=10).prepare(atoms)
+
+
+def test_zero_and_equal_atoms_give_finite_codes(make, rows, atoms):
+    D = np.concatenate([atoms[:2], np.zeros((1, 4)), atoms[:2]])
+    for X in (rows, rows.astype(np.float32)):
+        assert np.isfinite(make(D).fit_transform(X)).all()
+    assert np.isfinite(make(np.zeros((4, 4))).fit_transform(rows)).all()
+
+
+def test_unknown_names():
+    with pytest.raises(ValueError, match="encoder='soft' is not known; use one of 'hard', 'tri"):
+        make_encoder("soft")
+
+
+@pytest.mark.parametrize("encoder", [None, 3, HardEncoder, len])
+def test_what_is_no_encoder(encoder):
+    with pytest.raises(TypeError, match="is no encoder: it needs the methods prepare, encode"):
+        make_encoder(encoder)
+
+
+def test_an_encoder_with_a_dictionary_of_its_own(atoms):
+    with pytest.raises(ValueError, match="HardEncoder has a dictionary of its own"):
+        make_encoder(HardEncoder(atoms))

@@ -1,0 +1,224 @@
+"""What each encoder computes, from loops over rows and from scikit-learn; and what they share."""
+
+import pickle
+import tracemalloc
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.cluster import KMeans
+from sklearn.decomposition import sparse_encode
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from clusterica.cluster import SphericalKMeans
+from clusterica.encoders import (
+    ENCODER_NAMES,
+    HardEncoder,
+    OMPEncoder,
+    SigmoidEncoder,
+    SoftThresholdEncoder,
+    SparseEncoder,
+    TriangleEncoder,
+    make_encoder,
+)
+
+
+def split(S):
+    return np.hstack([np.maximum(S, 0), np.maximum(-S, 0)])
+
+
+def test_hard_is_the_label_of_k_means(rows):
+    kmeans = KMeans(5, n_init=1, random_state=0).fit(rows)
+    codes = HardEncoder(kmeans.cluster_centers_).fit_transform(rows)
+    np.testing.assert_array_equal(codes, np.eye(5)[kmeans.labels_])
+
+
+def test_triangle(rows, atoms):
+    Z = np.array([[np.linalg.norm(x - d) for d in atoms] for x in rows])
+    expected = [[max(0, z.mean() - z_k) for z_k in z] for z in Z]
+    np.testing.assert_allclose(TriangleEncoder(atoms).fit_transform(rows), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("alpha", [0, 0.25, np.float32(1)])
+def test_soft_threshold(rows, atoms, alpha):
+    S = rows @ atoms.T
+    one = SoftThresholdEncoder(atoms, alpha=alpha, two_sided=False).fit_transform(rows)
+    np.testing.assert_allclose(one, np.where(alpha < S, S - alpha, 0), atol=1e-12)
+    two = SoftThresholdEncoder(atoms, alpha=alpha).fit_transform(rows)
+    np.testing.assert_array_equal(two[:, :9], one)
+    np.testing.assert_allclose(two[:, 9:], np.where(alpha < -S, -S - alpha, 0), atol=1e-12)
+
+
+@pytest.mark.parametrize("bias", [0, -0.5])
+def test_sigmoid(rows, atoms, bias):
+    expected = 1 / (1 + np.exp(-rows @ atoms.T + bias))
+    codes = SigmoidEncoder(atoms, bias=bias).fit_transform(rows)
+    np.testing.assert_allclose(codes, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("alpha", [0.05, 1.0])
+def test_sparse(rows, atoms, alpha):
+    expected = sparse_encode(rows, atoms, algorithm="lasso_cd", alpha=alpha, max_iter=10_000)
+    signed = SparseEncoder(atoms, alpha=alpha, tol=1e-10, split_signs=False).fit_transform(rows)
+    np.testing.assert_allclose(signed, expected, atol=1e-3)
+    codes = SparseEncoder(atoms, alpha=alpha, tol=1e-10).fit_transform(rows)
+    np.testing.assert_array_equal(codes, split(signed))
+
+
+def test_omp(rows, atoms):
+    unit = atoms / np.linalg.norm(atoms, axis=1, keepdims=True)
+    some = rows[:7]
+    expected = sparse_encode(some, unit, algorithm="omp", n_nonzero_coefs=2)
+    signed = OMPEncoder(unit, n_nonzero=2, split_signs=False).fit_transform(some)
+    np.testing.assert_allclose(signed, expected, atol=1e-10)
+    np.testing.assert_array_equal(OMPEncoder(unit, n_nonzero=2).fit_transform(some), split(signed))
+
+
+def test_omp_does_not_care_how_long_the_atoms_are(rows, atoms):
+    lengths = np.geomspace(0.01, 100, 9)
+    codes = OMPEncoder(atoms, n_nonzero=3, split_signs=False).fit_transform(rows)
+    scaled = OMPEncoder(atoms * lengths[:, None], n_nonzero=3, split_signs=False).fit_transform(
+        rows
+    )
+    np.testing.assert_allclose(scaled * lengths, codes, atol=1e-9)
+
+
+def test_omp_of_one_atom_is_the_code_of_spherical_k_means(rows):
+    kmeans = SphericalKMeans(6, random_state=0).fit(rows)
+    codes = OMPEncoder(kmeans.cluster_centers_, n_nonzero=1, split_signs=False).fit_transform(rows)
+    nonzero = rows.any(axis=1)
+    np.testing.assert_array_equal(abs(codes).argmax(axis=1)[nonzero], kmeans.labels_[nonzero])
+    np.testing.assert_allclose(
+        ((rows - codes @ kmeans.cluster_centers_) ** 2).sum(), kmeans.inertia_
+    )
+
+
+# --- The interface of blocks -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_encode_is_transform(make, rows, atoms, dtype):
+    X, D = rows.astype(dtype), atoms.astype(dtype)
+    encoder = make()
+    codes = encoder.encode(X, *encoder.prepare(D))
+    expected = make(atoms).fit_transform(X)
+    assert codes.dtype == expected.dtype == dtype
+    assert codes.shape == (600, encoder.n_features_out(9))
+    np.testing.assert_allclose(codes, expected, atol=1e-5 if dtype == np.float32 else 1e-7)
+
+
+def test_rows_of_zeros(make, atoms):
+    """They have no part of any atom, no response to one, and still a nearest one."""
+    codes, encoder = make(atoms).fit_transform(np.zeros((3, 4))), make()
+    nearest = np.argmin(np.linalg.norm(atoms, axis=1))
+    if isinstance(encoder, SparseEncoder | OMPEncoder | SoftThresholdEncoder):
+        assert not codes.any()
+    elif isinstance(encoder, SigmoidEncoder):
+        np.testing.assert_array_equal(codes, 0.5)
+    else:
+        np.testing.assert_array_equal(codes.argmax(axis=1), nearest)
+
+
+def test_row_bytes_bound_the_memory(make):
+    """In array API text, which takes more memory than compiled code, seen through NumPy's own allocator."""
+    xp = pytest.importorskip("array_api_strict")
+    rng = np.random.default_rng(0)
+    X, D = (xp.asarray(rng.normal(size=(n, 6))) for n in (2000, 30))
+    encoder = make()
+    if isinstance(encoder, SparseEncoder):
+        encoder.set_params(alpha=1.0, tol=1e-3)
+    prepared = encoder.prepare(D)
+    tracemalloc.start()
+    encoder.encode(X, *prepared)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak <= 2000 * encoder.row_bytes(30, 6, 8)
+
+
+def test_names_make_encoders():
+    assert ENCODER_NAMES == ("hard", "triangle", "soft-threshold", "sigmoid", "sparse", "omp")
+    made = [type(make_encoder(name)) for name in ENCODER_NAMES]
+    assert made == [
+        HardEncoder,
+        TriangleEncoder,
+        SoftThresholdEncoder,
+        SigmoidEncoder,
+        SparseEncoder,
+        OMPEncoder,
+    ]
+
+
+def test_an_encoder_is_passed_through(make):
+    encoder = make()
+    assert make_encoder(encoder) is encoder
+
+
+def test_an_encoder_of_ones_own_is_passed_through():
+    class Linear:
+        def prepare(self, D):
+            return (D,)
+
+        def encode(self, X, D):
+            return X @ D.T
+
+        def n_features_out(self, n_atoms):
+            return n_atoms
+
+        def row_bytes(self, n_atoms, n_features, itemsize):
+            return n_atoms * itemsize
+
+    linear = Linear()
+    assert make_encoder(linear) is linear
+
+
+# --- As estimators ---------------------------------------------------------------------------------
+
+
+def test_in_a_pipeline(make, rows, atoms):
+    pipeline = make_pipeline(StandardScaler(), make(atoms)).fit(rows)
+    expected = make(atoms).fit_transform(StandardScaler().fit_transform(rows))
+    np.testing.assert_array_equal(pipeline.transform(rows), expected)
+    assert pipeline.get_feature_names_out().shape == (expected.shape[1],)
+
+
+def test_names_and_data_frames(rows, atoms):
+    pd = pytest.importorskip("pandas")
+    encoder = SoftThresholdEncoder(atoms[:2]).set_output(transform="pandas")
+    codes = encoder.fit_transform(pd.DataFrame(rows, columns=list("abcd")))
+    assert codes.columns.tolist() == [f"softthresholdencoder{i}" for i in range(4)]
+    assert encoder.feature_names_in_.tolist() == list("abcd")
+    assert codes.shape == (600, 4)
+
+
+def test_clone_and_pickle(make, rows, atoms):
+    encoder = make(atoms)
+    codes = encoder.fit_transform(rows)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(encoder)).transform(rows), codes)
+    copy = clone(encoder)
+    assert not hasattr(copy, "dictionary_")
+    np.testing.assert_array_equal(copy.fit_transform(rows), codes)
+
+
+def test_the_data_is_left_alone(make, rows, atoms):
+    X, D = np.array(rows), np.array(atoms)
+    make(D).fit(X).transform(X)
+    np.testing.assert_array_equal(X, rows)
+    np.testing.assert_array_equal(D, atoms)
+
+
+def test_the_dictionary_takes_the_dtype_of_the_rows(make, rows, atoms):
+    encoder = make(atoms.tolist()).fit(rows.astype(np.float32))
+    assert encoder.dictionary_.dtype == np.float32
+    assert encoder.transform(rows.astype(np.float32)).dtype == np.float32
+    assert encoder.transform(rows).dtype == np.float64
+    whole = (10 * rows).astype(np.uint8)
+    assert make(atoms).fit_transform(whole).dtype == np.float32
+
+
+def test_warns_of_codes_that_are_not_found(rows):
+    D = np.random.default_rng(0).normal(size=(40, 4))
+    encoder = SparseEncoder(D, alpha=1e-3, max_iter=1, tol=1e-9).fit(rows)
+    with pytest.warns(ConvergenceWarning, match=r"tol=1e-09 in max_iter=1 .*raise max_iter"):
+        encoder.transform(rows)

@@ -1,0 +1,69 @@
+"""scikit-learn's checks of estimators, which fit rows of all widths."""
+
+import numpy as np
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from clusterica.encoders import (
+    HardEncoder,
+    OMPEncoder,
+    SigmoidEncoder,
+    SoftThresholdEncoder,
+    SparseEncoder,
+    TriangleEncoder,
+)
+
+
+class AnyWidth:
+    """Brings a dictionary for rows of any number of features, so that the checks apply."""
+
+    def _checked_dictionary(self, rows):
+        rng = np.random.default_rng(0)
+        return rng.normal(size=(7, rows.n_features)).astype(rows.dtype)
+
+
+class Hard(AnyWidth, HardEncoder):
+    pass
+
+
+class Triangle(AnyWidth, TriangleEncoder):
+    pass
+
+
+class SoftThreshold(AnyWidth, SoftThresholdEncoder):
+    pass
+
+
+class Sigmoid(AnyWidth, SigmoidEncoder):
+    pass
+
+
+class Sparse(AnyWidth, SparseEncoder):
+    pass
+
+
+class OMP(AnyWidth, OMPEncoder):
+    pass
+
+
+N_ITER = "fit does not iterate: max_iter is that of transform"
+
+
+def expected_failures(estimator):
+    return {"check_transformer_n_iter": N_ITER} if isinstance(estimator, Sparse) else {}
+
+
+@parametrize_with_checks(
+    [
+        Hard(),
+        Triangle(),
+        SoftThreshold(),
+        SoftThreshold(two_sided=False),
+        Sigmoid(),
+        Sparse(),
+        Sparse(split_signs=False),
+        OMP(n_nonzero=2),
+    ],
+    expected_failed_checks=expected_failures,
+)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
