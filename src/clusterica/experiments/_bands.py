@@ -1,0 +1,38 @@
+"""What many draws say in short: their median, with the 10 % and 90 % quantiles as a band."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Band(NamedTuple):
+    """Median of some numbers and the range of their middle four fifths."""
+
+    low: float
+    """The 10 % quantile."""
+    median: float
+    """The 50 % quantile."""
+    high: float
+    """The 90 % quantile."""
+
+    def __str__(self) -> str:
+        return f"{self.median:#.3g} ({self.low:#.2g}–{self.high:#.2g})"
+
+
+def band(values: Sequence[float]) -> Band:
+    """Return the median and band of some numbers.
+
+    Parameters
+    ----------
+    values : sequence of float
+        At least one number.
+
+    Returns
+    -------
+    Band
+        Its text is ``median (low–high)``.
+    """
+    return Band(*(float(q) for q in np.quantile(values, [0.1, 0.5, 0.9])))
