@@ -1,0 +1,228 @@
+"""A bank of filters: what is learned from patches, ``x -> normalise -> whiten -> D``."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils import get_tags
+
+from clusterica.arrays import namespace_of, to_host
+from clusterica.arrays._namespace import Array, to_like
+from clusterica.cluster import SphericalKMeans
+from clusterica.images._sampling import Sample
+from clusterica.ops.linalg import row_energies, unit_rows
+from clusterica.preprocessing import ContrastNormalizer, Whitener
+
+LEARNERS = ("spherical-k-means", "patches")
+_LEARNED = ("cluster_centers_", "components_")  # one learned vector a row
+_SIZES = ("n_clusters", "n_components")
+
+_NEAR_EMPTY = 0.01  # share of the mean size under which a cluster is near-empty
+_MANY = 0.1
+_FEW_PATCHES = 50  # for each filter
+_MANY_FEATURES = 500
+
+
+@dataclass
+class Bank:
+    """Fitted steps, None where left out, filters as rows in the white space, and the codes of a patch."""
+
+    normalizer: Any
+    whitener: Any
+    learner: Any
+    filters: Array  # None if the learner has none
+    n_codes: int
+
+
+def default_eps(patch_size: int) -> float:
+    """Return the whitening constant for a size of patches: 0.1 up to 8, 0.01 from 16 on, between by log."""
+    return float(10.0 ** -np.clip(1 + (patch_size - 8) / 8, 1, 2))
+
+
+def make_steps(normalizer: Any, whitener: Any, patch_size: int) -> tuple[Any, Any]:
+    """Return unfitted copies of the two steps before the learner, or None."""
+    normalizer = ContrastNormalizer(eps="auto") if _is(normalizer, "auto") else normalizer
+    whitener = Whitener(eps=default_eps(patch_size)) if _is(whitener, "auto") else whitener
+    for name, step in (("normalizer", normalizer), ("whitener", whitener)):
+        if step is not None and not (hasattr(step, "fit") and hasattr(step, "transform")):
+            raise TypeError(
+                f"{name}={step!r} must be 'auto', None, or an estimator with fit and transform"
+            )
+    return clone(normalizer, safe=False), clone(whitener, safe=False)
+
+
+def make_learner(learner: Any, n_filters: int, rng: np.random.Generator) -> Any:
+    """Return an unfitted copy of the learner that learns n_filters, or None for "patches"."""
+    if isinstance(learner, str):
+        if learner not in LEARNERS:
+            raise ValueError(
+                f"learner={learner!r} is not known; use one of {LEARNERS}, or an estimator"
+            )
+        if learner == "patches":
+            return None
+        learner = SphericalKMeans(max_iter=20, compute_labels=False)
+    if isinstance(learner, type) or not hasattr(learner, "fit"):
+        raise TypeError(f"learner={learner!r} must be one of {LEARNERS}, or an estimator with fit")
+    learner = clone(learner)
+    params = learner.get_params(deep=False)
+    learner.set_params(**{name: n_filters for name in _SIZES if name in params})
+    seed = int(rng.integers(2**31))
+    if "random_state" in params and params["random_state"] is None:
+        learner.set_params(random_state=seed)
+    return learner
+
+
+def learn_bank(
+    sample: Sample,
+    labels: np.ndarray | None,
+    *,
+    steps: tuple[Any, Any],
+    learner: Any,
+    n_filters: int,
+    encoder: Any,
+    rng: np.random.Generator,
+) -> Bank:
+    """Learn filters from patches.
+
+    Parameters
+    ----------
+    sample : Sample
+        Patches, and the image that each is of.
+    labels : ndarray of shape (n_images,) or None
+        Labels of the images, for learners that need them.
+    steps : tuple
+        The normaliser and the whitener, unfitted, or None.
+    learner : estimator or None
+        Unfitted; None takes patches themselves.
+    n_filters : int
+        Number of filters.
+    encoder : encoder or "transform"
+        What will encode patches: with the filters, or the learner itself.
+    rng : Generator
+        Draws the patches where they are the filters.
+    """
+    rows, of_image = sample
+    del sample  # the patches as they were need not be kept beside those that are normalised
+    if rows.shape[0] < n_filters:
+        raise ValueError(
+            f"n_filters={n_filters} is more than the {rows.shape[0]} patches to learn from; raise "
+            "n_patches, give more images, or lower n_filters"
+        )
+    _warn_if_constant(rows)
+    normalizer, whitener = steps
+    for step in steps:
+        if step is not None:
+            rows = apply_step(step.fit(_for(step, rows)), rows)
+    if learner is None:
+        filters = _some_rows(rows, n_filters, rng)
+        return Bank(normalizer, whitener, None, filters, encoder.n_features_out(n_filters))
+    y = None
+    if get_tags(learner).target_tags.required:
+        if labels is None:
+            raise ValueError(
+                f"{type(learner).__name__} learns from labels; call fit(X, y) with a label for every image"
+            )
+        y = labels[of_image]
+    learner.fit(_for(learner, rows), y)
+    _warn_if_near_empty(learner, rows)
+    own_transform = _is(encoder, "transform")
+    filters = learned_filters(learner, rows, required=not own_transform)
+    if own_transform:
+        n_codes = apply_step(learner, rows[:2, :]).shape[1]
+    else:
+        n_codes = encoder.n_features_out(filters.shape[0])
+    return Bank(normalizer, whitener, learner, filters, n_codes)
+
+
+def learned_filters(learner: Any, rows: Array, *, required: bool) -> Array:
+    """Return what a fitted learner learned, one filter a row, float32 and where the rows are."""
+    for name in _LEARNED:
+        learned = getattr(learner, name, None)
+        if learned is not None and learned.ndim == 2 and learned.shape[1] == rows.shape[1]:
+            return to_like(np.asarray(to_host(learned), dtype=np.float32), rows)
+    if required:
+        raise TypeError(
+            f"{type(learner).__name__} has neither cluster_centers_ nor components_ of shape (n_filters, "
+            f"{rows.shape[1]}); use encoder='transform' to encode patches by its own transform"
+        )
+    return None
+
+
+def in_pixels(bank: Bank, *, patterns: bool) -> Array:
+    """Return the filters as those of normalised pixels, D T, or as patterns that whiten to them."""
+    if bank.filters is None or not isinstance(bank.whitener, Whitener | None):
+        raise AttributeError(
+            "there are no filters in pixels: that takes filters_, and a Whitener or none"
+        )
+    if bank.whitener is None:
+        return bank.filters
+    return bank.filters @ (bank.whitener.dewhitening_.T if patterns else bank.whitener.whitening_)
+
+
+def apply_step(step: Any, rows: Array) -> Array:
+    """Return the rows transformed by a fitted estimator, as float32 and where the rows are."""
+    values = step.transform(_for(step, rows))
+    if type(values) is type(rows) and values.dtype == rows.dtype:
+        return values
+    return to_like(np.asarray(to_host(values), dtype=np.float32), rows)
+
+
+def is_ours(estimator: Any) -> bool:
+    """Return whether an estimator, or a base of it, is of this library, so that it takes any array."""
+    return any(base.__module__.startswith("clusterica.") for base in type(estimator).__mro__)
+
+
+def _for(estimator: Any, rows: Array) -> Array:
+    """Return rows as an estimator takes them: those of other libraries work in host memory."""
+    return rows if is_ours(estimator) else to_host(rows)
+
+
+def _is(value: Any, name: str) -> bool:
+    return isinstance(value, str) and value == name
+
+
+def _some_rows(rows: Array, n: int, rng: np.random.Generator) -> Array:
+    """Return n random rows, at unit length; rows of zeros, which have no direction, come last."""
+    order = rng.permutation(rows.shape[0])
+    nonzero = to_host(row_energies(rows) > 0)[order]
+    order = np.concatenate([order[nonzero], order[~nonzero]])
+    return unit_rows(namespace_of(rows).take(rows, to_like(order[:n], rows), axis=0))
+
+
+def _warn_if_constant(rows: Array) -> None:
+    xp = namespace_of(rows)
+    if not bool(xp.any(xp.max(rows, axis=1) != xp.min(rows, axis=1))):
+        warnings.warn(
+            "all patches are of one colour, so that there is nothing to learn; check that the images are "
+            "not blank",
+            UserWarning,
+            stacklevel=5,
+        )
+
+
+def _warn_if_near_empty(learner: Any, rows: Array) -> None:
+    """Warn, and say why that may be, if many clusters hold next to nothing (Coates & Ng, note 1)."""
+    counts = getattr(learner, "counts_", None)
+    if counts is None and hasattr(learner, "cluster_centers_") and hasattr(learner, "labels_"):
+        counts = np.bincount(to_host(learner.labels_), minlength=len(learner.cluster_centers_))
+    if counts is None:
+        return
+    counts = to_host(counts)
+    (n, d), k = rows.shape, len(counts)
+    n_small = int((counts <= max(1, _NEAR_EMPTY * n / k)).sum())
+    if n_small <= _MANY * k:
+        return
+    causes = ["the epsilon of the whitening or of the normalisation is too small or too large"]
+    if d > _MANY_FEATURES:
+        causes.insert(0, f"patches of {d} numbers are too large for clusters; lower patch_size")
+    if n < _FEW_PATCHES * k:
+        causes.insert(0, f"{n} patches are too few for {k} filters; raise n_patches")
+    warnings.warn(
+        f"{n_small} of {k} clusters are near-empty; the likely cause first: {'; or '.join(causes)}",
+        UserWarning,
+        stacklevel=5,
+    )

@@ -1,0 +1,188 @@
+"""Features of blocks of images: ``pool(encode(whiten(normalise(all patches))))``, in bounded memory.
+
+`Staged` is the text of the computation, for every library, encoder and learner. `Fused` is its compiled
+twin for NumPy blocks and the encoders that have a compiled form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from clusterica.arrays import Rows, namespace_of, to_host
+from clusterica.arrays._namespace import Array
+from clusterica.encoders import (
+    HardEncoder,
+    SigmoidEncoder,
+    SoftThresholdEncoder,
+    TriangleEncoder,
+)
+from clusterica.images._bank import Bank, apply_step
+from clusterica.ops.code import center
+from clusterica.ops.cpu.encode import Code, Filters, pooled_codes
+from clusterica.ops.linalg import project, row_energies
+from clusterica.ops.normalize import normalize_contrast
+from clusterica.ops.patch import extract_patches, n_places
+from clusterica.ops.pool import Cell, Pooling, finish_cells, reduce_cells
+from clusterica.preprocessing import ContrastNormalizer, Whitener
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How patches are cut and pooled."""
+
+    patch_size: int
+    stride: int
+    pooling: Pooling
+
+    def places(self, height: int, width: int) -> tuple[int, int]:
+        """Return the rows and columns of places of patches in an image."""
+        down, across = (
+            n_places(n, patch_size=self.patch_size, stride=self.stride) for n in (height, width)
+        )
+        return down, across
+
+
+def encode_function(bank: Bank, encoder: Any, home: Rows) -> Callable[[Array], Array]:
+    """Return the function from a block of whitened rows to their codes."""
+    if isinstance(encoder, str):
+        return partial(apply_step, bank.learner)
+    prepared = encoder.prepare(np.asarray(to_host(bank.filters), np.float32))
+    prepared = [home.place(values) for values in prepared]
+    return lambda rows: encoder.encode(rows, *prepared)
+
+
+def stages(bank: Bank, home: Rows) -> list[tuple[str, Callable[[Array], Array]]]:
+    """Return what is done to rows of pixels before they are encoded: names and functions of a block."""
+    steps: list[tuple[str, Callable[[Array], Array]]] = []
+    if type(bank.normalizer) is ContrastNormalizer:
+        steps.append(("normalized", partial(normalize_contrast, eps=bank.normalizer.eps_)))
+    elif bank.normalizer is not None:
+        steps.append(("normalized", partial(apply_step, bank.normalizer)))
+    if type(bank.whitener) is Whitener:
+        T, mean = (home.place(to_host(a)) for a in (bank.whitener.whitening_, bank.whitener.mean_))
+        steps.append(("whitened", partial(project, B=T, mean=mean)))
+    elif bank.whitener is not None:
+        steps.append(("whitened", partial(apply_step, bank.whitener)))
+    return steps
+
+
+class Staged:
+    """One step after the other on all patches of a block of images."""
+
+    def __init__(self, bank: Bank, encoder: Any, home: Rows, shape: Shape) -> None:
+        self._steps = [step for _, step in stages(bank, home)]
+        self._encode = encode_function(bank, encoder, home)
+        self._shape = shape
+        own_transform = isinstance(encoder, str)
+        # Of a learner's transform nothing is known: room for three arrays of codes.
+        self._code_bytes = (
+            12 * bank.n_codes if own_transform else encoder.row_bytes(*bank.filters.shape, 4)
+        )
+        # Estimators have threads of their own.
+        self.threaded = not own_transform and is_plain(bank)
+
+    def row_bytes(self, n_features: int, n_codes: int) -> int:
+        """Return the working memory for each patch."""
+        return 16 * n_features + 4 * n_codes + self._code_bytes
+
+    def __call__(self, images: Array, cells: Sequence[Cell], band: int) -> Array:
+        """Return the features of a block of images, a band of so many rows of patches after the other."""
+        p, s, n_down = self._shape.patch_size, self._shape.stride, max(c.bottom for c in cells)
+        reduced: list | None = None
+        for top in range(0, n_down, band):
+            bottom = min(top + band, n_down)
+            lines = images[:, top * s : (bottom - 1) * s + p, :, :]
+            codes = self._codes(extract_patches(lines, patch_size=p, stride=s))
+            reduced = reduce_cells(
+                codes, cells, pooling=self._shape.pooling, first_row=top, so_far=reduced
+            )
+        return finish_cells(reduced or [], cells, pooling=self._shape.pooling)
+
+    def _codes(self, patches: Array) -> Array:
+        xp = namespace_of(patches)
+        rows = xp.reshape(patches, (-1, patches.shape[3]))
+        for step in self._steps:
+            rows = step(rows)
+        return xp.reshape(self._encode(rows), (*patches.shape[:3], -1))
+
+
+class Fused:
+    """All steps compiled into one, on NumPy blocks."""
+
+    threaded = True
+
+    def __init__(self, bank: Bank, code: Code, alpha: float, shape: Shape) -> None:
+        self._filters = fused_filters(bank, code)
+        self._eps = None if bank.normalizer is None else bank.normalizer.eps_
+        self._code, self._alpha, self._shape = code, alpha, shape
+
+    def row_bytes(self, n_features: int, n_codes: int) -> int:
+        """Return the working memory for each patch: none but that of the tiles."""
+        return 0
+
+    def __call__(self, images: np.ndarray, cells: Sequence[Cell], band: int) -> np.ndarray:
+        """Return the features of a block of images; tiles take the place of bands."""
+        return pooled_codes(
+            images,
+            self._filters,
+            cells,
+            patch_size=self._shape.patch_size,
+            stride=self._shape.stride,
+            eps=self._eps,
+            code=self._code,
+            alpha=self._alpha,
+            pooling=self._shape.pooling,
+        )
+
+
+Coder = Staged | Fused
+
+
+def make_coder(bank: Bank, encoder: Any, home: Rows, shape: Shape) -> Coder:
+    """Return the compiled coder where there is one for these steps and this data, else the staged one."""
+    fused = fused_code(encoder)
+    if home.on_host and fused is not None and is_plain(bank):
+        return Fused(bank, *fused, shape)
+    return Staged(bank, encoder, home, shape)
+
+
+def is_plain(bank: Bank) -> bool:
+    """Return whether the steps before the encoder are those of this library, or left out."""
+    return type(bank.normalizer) in (ContrastNormalizer, type(None)) and type(bank.whitener) in (
+        Whitener,
+        type(None),
+    )
+
+
+def fused_code(encoder: Any) -> tuple[Code, float] | None:
+    """Return the compiled form of an encoder, and its threshold, if it has one."""
+    if type(encoder) is SoftThresholdEncoder:
+        return (Code.BOTH_SIGNS if encoder.two_sided else Code.POSITIVE), float(encoder.alpha)
+    if type(encoder) is SigmoidEncoder:
+        return Code.SIGMOID, float(encoder.bias)
+    if type(encoder) is HardEncoder:
+        return Code.ONE_HOT, 0.0
+    if type(encoder) is TriangleEncoder:
+        return Code.TRIANGLE, 0.0
+    return None
+
+
+def fused_filters(bank: Bank, code: Code) -> Filters:
+    """Return what is applied to normalised patches: D T x - D T m, with distances on whitened ones."""
+    D = np.asarray(to_host(bank.filters), np.float64)
+    d = D.shape[1]
+    T = np.eye(d) if bank.whitener is None else np.asarray(to_host(bank.whitener.whitening_), float)
+    mean = np.zeros(d) if bank.whitener is None else np.asarray(to_host(bank.whitener.mean_), float)
+    shift = T @ mean
+    if code.couples_filters:  # by distances, which do not change if a point is taken from all
+        D, point = center(D)
+        shift = shift + point
+    if code is Code.TRIANGLE:
+        return Filters(D, row_energies(D), T, shift)
+    bias = D @ shift
+    return Filters(D @ T, bias + row_energies(D) / 2 if code is Code.ONE_HOT else bias)

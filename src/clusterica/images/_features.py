@@ -1,0 +1,398 @@
+"""Features of images: ``pool(encode(whiten(normalise(patch)); D))`` with filters D learned from patches."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    clone,
+)
+from sklearn.utils.validation import check_is_fitted
+
+from clusterica.arrays import (
+    as_generator,
+    as_rows,
+    check_model_device,
+    to_host,
+    worker_pool,
+)
+from clusterica.arrays._namespace import Array
+from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
+from clusterica.encoders import make_encoder
+from clusterica.images._bank import Bank, in_pixels, learn_bank, make_learner, make_steps
+from clusterica.images._convolve import Shape, encode_function, make_coder, stages
+from clusterica.images._sampling import Box, Sample, draw
+from clusterica.images._score import unexplained
+from clusterica.images._source import Images, Part
+from clusterica.images._validation import check_grid, check_images, check_labels, warn_if_alpha
+from clusterica.images._walk import encode_images, make_regions, region_box
+from clusterica.ops.pool import Grid, Pooling, grid_cells
+
+_SCORED = 10_000  # patches that score draws at most
+
+
+class ImageFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    r"""Features of images by filters learned from their patches.
+
+    The pipeline of [1]_. fit draws patches at random, normalises their contrast, whitens them and learns
+    a dictionary of filters :math:`D`. transform takes all patches of an image, encodes each as
+    :math:`f(x; D)`, and pools the codes over the cells of a grid. No label is used, unless the learner
+    asks for labels.
+
+    Parameters
+    ----------
+    n_filters : int, default=1600
+        Number of filters; more almost always helps. Passed to the learner as ``n_clusters`` or
+        ``n_components``.
+    patch_size : int, default=6
+        Side of a patch in pixels. 6 and 8 work well; much larger patches need very many of them.
+    n_patches : int, default=400_000
+        Number of patches to learn from; see :func:`sample_patches`.
+    normalizer : "auto", transformer or None, default="auto"
+        First step on a patch: by default a :class:`~clusterica.preprocessing.ContrastNormalizer` with the
+        constant of [1]_, 10 for pixels in 0..255, scaled to the range of the pixels.
+    whitener : "auto", transformer or None, default="auto"
+        Second step: by default a :class:`~clusterica.preprocessing.Whitener` with the constants of
+        [1]_, 0.1 up to 8 x 8 pixels and 0.01 from 16 x 16 on, between them interpolated.
+    learner : {"spherical-k-means", "patches"} or estimator, default="spherical-k-means"
+        What learns the filters: 20 iterations of :class:`~clusterica.cluster.SphericalKMeans`, or any
+        estimator with ``cluster_centers_`` or ``components_``, of this library or of scikit-learn.
+        "patches" takes random whitened patches of unit length as they are.
+    encoder : str or encoder, default="soft-threshold"
+        How a patch is encoded: "hard", "triangle", "soft-threshold", "sigmoid", "sparse", "omp", or an
+        encoder of :mod:`clusterica.encoders`. "transform" calls the learner's own transform.
+    stride : int, default=1
+        Step from one patch of an image to the next, in pixels.
+    pooling : {"sum", "mean", "max", "l2"}, default="sum"
+        How the codes of a cell become one. For images of different sizes "mean" does not depend on the
+        size.
+    grid : tuple (rows, columns) or list of such tuples, default=(2, 2)
+        Cells over which codes are pooled. Several grids make a spatial pyramid, such as
+        ``[(1, 1), (2, 2), (4, 4)]``. Where the places of patches can't be divided evenly, the first
+        cells are one place larger.
+    regions : tuple (rows, columns), default=(1, 1)
+        Learn filters of their own, n_filters from n_patches patches, in every region of the image
+        (section 5 of [1]_). Each region is pooled over a grid of its own, and the features of all
+        regions are put side by side. Meant for images that are aligned, such as faces.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed of the patches and of a learner without a seed of its own; the same on every device.
+
+    Attributes
+    ----------
+    filters_ : array of shape (n_filters, n_white)
+        The dictionary, in the space of whitened patches; a list of them if there are several regions.
+        Not there if the encoder is "transform" and the learner has none.
+    normalizer_, whitener_, learner_ : estimators
+        The fitted steps, None where left out; lists of them if there are several regions.
+    encoder_ : encoder
+        The encoder in use, or "transform".
+    n_codes_ : list of int
+        Number of codes of a patch, for every region.
+    patch_shape_ : tuple (patch_size, patch_size, channels)
+        Shape of a patch as a picture.
+    n_channels_in_ : int
+        Number of channels of the images.
+    n_features_out_ : int
+        Number of features of an image: regions x cells x codes of a patch.
+
+    Notes
+    -----
+    Features are float32, region by region, cell by cell and code by code. On the CPU the steps from
+    patch to feature are compiled into one for the encoders hard, triangle, soft threshold and sigmoid,
+    with the whitening folded into the filters, so that codes of single patches are never written to
+    memory. Everything else runs step by step on blocks of images within the memory budget of
+    :func:`clusterica.config_context`. Besides, fit holds the patches it learns from, twice.
+
+    References
+    ----------
+    .. [1] A. Coates and A. Y. Ng, "Learning feature representations with K-means", 2012.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from clusterica.images import ImageFeatures
+    >>> X = load_digits().images
+    >>> features = ImageFeatures(n_filters=32, patch_size=4, random_state=0).fit_transform(X)
+    >>> features.shape  # 2 x 2 cells, 32 filters of both signs
+    (1797, 256)
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        "n_filters": [Interval(Integral, 1, None, closed="left")],
+        "patch_size": [Interval(Integral, 1, None, closed="left")],
+        "n_patches": [Interval(Integral, 2, None, closed="left")],
+        "normalizer": "no_validation",
+        "whitener": "no_validation",
+        "learner": "no_validation",
+        "encoder": "no_validation",
+        "stride": [Interval(Integral, 1, None, closed="left")],
+        "pooling": [StrOptions({"sum", "mean", "max", "l2"})],
+        "grid": [tuple, list],
+        "regions": [tuple, list],
+        "random_state": ["random_state", np.random.Generator],
+    }
+
+    def __init__(
+        self,
+        n_filters: int = 1600,
+        *,
+        patch_size: int = 6,
+        n_patches: int = 400_000,
+        normalizer: Any = "auto",
+        whitener: Any = "auto",
+        learner: Any = "spherical-k-means",
+        encoder: Any = "soft-threshold",
+        stride: int = 1,
+        pooling: str = "sum",
+        grid: Any = (2, 2),
+        regions: Grid = (1, 1),
+        random_state: Any = None,
+    ) -> None:
+        self.n_filters = n_filters
+        self.patch_size = patch_size
+        self.n_patches = n_patches
+        self.normalizer = normalizer
+        self.whitener = whitener
+        self.learner = learner
+        self.encoder = encoder
+        self.stride = stride
+        self.pooling = pooling
+        self.grid = grid
+        self.regions = regions
+        self.random_state = random_state
+
+    @fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn the filters from patches of the images.
+
+        Parameters
+        ----------
+        X : array of shape (n, height, width) or (n, height, width, channels), or list of images
+            NumPy array, memory map or tensor, of integers or floats; a list may hold images of
+            different sizes. Read in order, in blocks, and not as a whole.
+        y : array-like of shape (n,), optional
+            Labels of the images. Each patch gets that of its image, if the learner needs labels.
+
+        Returns
+        -------
+        self
+        """
+        encoder = self._make_encoder()
+        images = self._checked(X, reset=True)
+        labels = None if y is None else check_labels(y, images.n_images)
+        rng = as_generator(self.random_state)
+        n_regions = int(np.prod(self._region_grid()))
+        with worker_pool():
+            banks = [self._learn(images, labels, i, rng, encoder) for i in range(n_regions)]
+        self.normalizer_ = _one_or_all([bank.normalizer for bank in banks])
+        self.whitener_ = _one_or_all([bank.whitener for bank in banks])
+        self.learner_ = _one_or_all([bank.learner for bank in banks])
+        self.__dict__.pop("filters_", None)
+        if all(bank.filters is not None for bank in banks):
+            self.filters_ = _one_or_all([bank.filters for bank in banks])
+        self.encoder_ = encoder
+        self.patch_shape_ = (self.patch_size, self.patch_size, images.n_channels)
+        self.n_channels_in_ = images.n_channels
+        self.n_codes_ = [bank.n_codes for bank in banks]
+        self.n_features_out_ = sum(self.n_codes_) * self._n_cells()
+        return self
+
+    def transform(self, X: Any) -> Array:
+        """Encode all patches of the images, and pool the codes.
+
+        Parameters
+        ----------
+        X : as in fit, (n, height, width) or (n, height, width, channels)
+            The images; they may have another size than those in fit.
+
+        Returns
+        -------
+        features : array of shape (n, n_features_out_), float32
+            In the library and on the device of X.
+        """
+        check_is_fitted(self, "n_features_out_")
+        images = self._checked(X, reset=False)
+        shape = self._shape()
+        coders = [make_coder(bank, self.encoder_, images.home, shape) for bank in self._banks()]
+        regions = make_regions(coders, self._region_grid(), self._grids(), shape)
+        return encode_images(images, regions, shape, self.n_codes_, self._n_cells())
+
+    def score(self, X: Any, y: Any = None) -> float:
+        r"""Return minus the relative error with which single filters reconstruct whitened patches.
+
+        The error is that of equation (1) of the paper, the sum over patches x of the smallest
+        :math:`\|x - s d\|^2` over all filters d and gains s, divided by the sum of :math:`\|x\|^2`.
+        It lies in [0, 1] and asks for no label, so that settings can be compared on held-out images.
+
+        Parameters
+        ----------
+        X : as in fit
+            Images, of which up to 10,000 patches are drawn for every region.
+        y : ignored
+
+        Returns
+        -------
+        score : float
+            From -1 to 0, larger is better.
+        """
+        check_is_fitted(self, "n_features_out_")
+        images = self._checked(X, reset=False)
+        rng, n = as_generator(self.random_state), min(self.n_patches, _SCORED)
+        parts = [
+            unexplained(self._draw(images, n, i, rng).patches, bank)
+            for i, bank in enumerate(self._banks())
+        ]
+        left, total = (sum(map(float, sums)) for sums in zip(*parts, strict=True))
+        return -left / total if total > 0 else 0.0
+
+    def stages(self, patches: Any, *, region: int = 0) -> dict[str, Array]:
+        """Return patches after every step, to look at when features disappoint.
+
+        Parameters
+        ----------
+        patches : array of shape (n_patches, patch_size * patch_size * channels)
+            Rows of pixels, such as :func:`sample_patches` gives.
+        region : int, default=0
+            The region whose filters are meant, if there are several.
+
+        Returns
+        -------
+        dict
+            "raw", "normalized", "whitened" and "codes", each with a row for every patch. A step that
+            was left out is not there.
+        """
+        check_is_fitted(self, "n_features_out_")
+        bank, d = self._banks()[region], int(np.prod(self.patch_shape_))
+        if len(patches.shape) != 2 or patches.shape[1] != d:
+            raise ValueError(
+                f"patches have shape {tuple(patches.shape)}; they must be rows of {d} numbers, as "
+                "sample_patches gives them"
+            )
+        home = as_rows(patches, np.float32)
+        rows = home.place(np.asarray(to_host(patches), np.float32))
+        found = {"raw": rows}
+        for name, step in stages(bank, home):
+            rows = found[name] = step(rows)
+        found["codes"] = encode_function(bank, self.encoder_, home)(rows)
+        return {name: home.export(values) for name, values in found.items()}
+
+    @property
+    def pixel_filters_(self) -> Any:
+        """Filters of normalised pixels, D T: they respond as filters_ do to whitened patches."""
+        check_is_fitted(self, "n_features_out_")
+        return _one_or_all([in_pixels(bank, patterns=False) for bank in self._banks()])
+
+    @property
+    def pixel_patterns_(self) -> Any:
+        """Patterns of normalised pixels that whiten to the filters: what each of them looks for."""
+        check_is_fitted(self, "n_features_out_")
+        return _one_or_all([in_pixels(bank, patterns=True) for bank in self._banks()])
+
+    def _make_encoder(self) -> Any:
+        """Return the encoder, or the word "transform", after a look at what can't go together."""
+        if isinstance(self.encoder, str) and self.encoder == "transform":
+            named = isinstance(self.learner, str)
+            if self.learner == "patches" if named else not hasattr(self.learner, "transform"):
+                raise ValueError(
+                    f"encoder='transform' needs a learner with a transform, and learner={self.learner!r} has "
+                    "none; name an encoder, such as 'soft-threshold'"
+                )
+            return self.encoder
+        return make_encoder(clone(self.encoder, safe=False))
+
+    def _learn(
+        self,
+        images: Images,
+        labels: np.ndarray | None,
+        region: int,
+        rng: np.random.Generator,
+        encoder: Any,
+    ) -> Bank:
+        return learn_bank(
+            self._draw(images, self.n_patches, region, rng),
+            labels,
+            steps=make_steps(self.normalizer, self.whitener, self.patch_size),
+            learner=make_learner(self.learner, self.n_filters, rng),
+            n_filters=self.n_filters,
+            encoder=encoder,
+            rng=rng,
+        )
+
+    def _draw(self, images: Images, n: int, region: int, rng: np.random.Generator) -> Sample:
+        """Draw patches of a region."""
+
+        def box(part: Part) -> Box:
+            shape = self._shape()
+            cells = grid_cells(shape.places(*part.shape[:2]), [self._region_grid()])
+            return region_box(cells[region], shape)
+
+        # All of an image, not only what patches at a stride reach, where it is one region.
+        whole = self._region_grid() == (1, 1)
+        return draw(images, n, patch_size=self.patch_size, rng=rng, box=None if whole else box)
+
+    def _banks(self) -> list[Bank]:
+        """Return the fitted steps of every region."""
+
+        def each(value: Any) -> list:
+            return value if isinstance(value, list) else [value] * len(self.n_codes_)
+
+        steps = (self.normalizer_, self.whitener_, self.learner_, getattr(self, "filters_", None))
+        return [Bank(*parts) for parts in zip(*map(each, steps), self.n_codes_, strict=True)]
+
+    def _checked(self, X: Any, *, reset: bool) -> Images:
+        """Validate images, and that every cell of every region gets a patch."""
+        regions, grids = self._region_grid(), self._grids()
+        images = check_images(
+            X,
+            patch_size=self.patch_size,
+            caller=type(self).__name__,
+            n_channels=None if reset else self.n_channels_in_,
+        )
+        need = [regions[axis] * max(grid[axis] for grid in grids) for axis in (0, 1)]
+        for part in images.parts:
+            places = self._shape().places(*part.shape[:2])
+            if places[0] < need[0] or places[1] < need[1]:
+                raise ValueError(
+                    f"image {part.start} has {places[0]} x {places[1]} places for patches, fewer than the "
+                    f"{need[0]} x {need[1]} cells of regions={self.regions} and grid={self.grid}; use fewer "
+                    "cells, smaller patches, or larger images"
+                )
+        if reset:
+            warn_if_alpha(images)
+        elif hasattr(self, "filters_"):
+            check_model_device(self, images.home, self._banks()[0].filters)
+        return images
+
+    def _shape(self) -> Shape:
+        return Shape(self.patch_size, self.stride, Pooling[self.pooling.upper()])
+
+    def _region_grid(self) -> Grid:
+        return check_grid("regions", self.regions)
+
+    def _grids(self) -> list[Grid]:
+        several = len(self.grid) > 0 and all(isinstance(grid, tuple | list) for grid in self.grid)
+        return [check_grid("grid", grid) for grid in (self.grid if several else [self.grid])]
+
+    def _n_cells(self) -> int:
+        return sum(down * across for down, across in self._grids())
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_features_out_
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.input_tags.three_d_array = True
+        tags.transformer_tags.preserves_dtype = ["float32"]
+        return tags
+
+
+def _one_or_all(values: list) -> Any:
+    """Return what there is one of, or the list of those of all regions."""
+    return values[0] if len(values) == 1 else values

@@ -1,0 +1,374 @@
+"""Pooled codes of all patches of a block of images, ``pool(code(F n(x) - b))``, all of it compiled.
+
+Patches are gathered as rows ``P`` of a tile, contrast-normalised there and multiplied by some of the
+filters, ``S = P Fᵀ``. The responses S are added to the cells of the grid while they are in cache;
+nothing of size patches x filters leaves it. Whitening ``T (x - m)`` costs nothing where it can be part of
+the filters: ``D T (x - m) = F x - b`` with ``F = D T`` and ``b = F m``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from math import ceil
+from typing import NamedTuple
+
+import numba
+import numpy as np
+
+from clusterica.ops.cpu.tiling import join_pieces, make_tiling
+from clusterica.ops.pool import Cell, Pooling
+
+# A tile of responses: about one MiB, so that it stays in the second cache. Where a code needs the
+# responses of all filters at once, a tile has fewer patches, but enough for BLAS to run well.
+_RESPONSES = 2**18
+_MOST_ROWS = 1024
+_FEWEST_ROWS = 48
+
+compiled = numba.njit(nogil=True, cache=True, error_model="numpy")
+# Sums and largest values along one row may be taken in any order, so that they vectorise.
+compiled_sum = numba.njit(
+    nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nnan", "nsz"}
+)
+
+
+class Code(IntEnum):
+    """Codes that have a compiled form; s are the responses of a patch, z its distances to the atoms."""
+
+    POSITIVE = 0  # max(0, s - alpha)
+    BOTH_SIGNS = 1  # max(0, s - alpha), and max(0, -s - alpha) after it
+    SIGMOID = 2  # 1 / (1 + exp(-s + alpha))
+    ONE_HOT = 3  # 1 at the largest s
+    TRIANGLE = 4  # max(0, mean(z) - z)
+
+    @property
+    def n_sides(self) -> int:
+        """Number of codes that a filter gives."""
+        return 2 if self is Code.BOTH_SIGNS else 1
+
+    @property
+    def couples_filters(self) -> bool:
+        """Whether a code depends on the responses of all filters."""
+        return self in (Code.ONE_HOT, Code.TRIANGLE)
+
+
+# Plain integers: compiled code is cached with them, where an enumeration could not be.
+_POSITIVE, _BOTH_SIGNS, _SIGMOID, _ONE_HOT, _TRIANGLE = (int(code) for code in Code)
+_MAX, _L2 = int(Pooling.MAX), int(Pooling.L2)
+
+
+class Filters(NamedTuple):
+    """What is applied to a normalised patch x: ``s = F y - bias``, with ``y = x`` or ``y = T x - shift``.
+
+    Shapes (n_filters, n_inputs), (n_filters,), (n_inputs, n_features) and (n_inputs,). T and shift are
+    None where whitening is part of F. For TRIANGLE bias holds the squared lengths of the atoms F, and
+    T must be given where there is whitening, since distances need the whitened patch itself.
+    """
+
+    F: np.ndarray
+    bias: np.ndarray
+    T: np.ndarray | None = None
+    shift: np.ndarray | None = None
+
+
+def pooled_codes(
+    images: np.ndarray,
+    filters: Filters,
+    cells: Sequence[Cell],
+    *,
+    patch_size: int,
+    stride: int,
+    eps: float | None,
+    code: Code,
+    alpha: float,
+    pooling: Pooling,
+) -> np.ndarray:
+    """Encode and pool all patches of a block of images.
+
+    Parameters
+    ----------
+    images : (n_images, height, width, channels) array, float32
+    filters : Filters
+    cells : sequence of Cell
+        The cells over which codes are pooled; together they cover all places of patches.
+    patch_size, stride : int
+    eps : float or None
+        Added to the variance of a patch by contrast normalisation; None leaves patches as they are.
+    code : Code
+    alpha : float
+        Threshold of the codes that have one.
+    pooling : Pooling
+
+    Returns
+    -------
+    features : (n_images, n_cells * n_codes) array, float32
+    """
+    k = filters.F.shape[0]
+    most_rows = _most_rows(k, code)
+    tiling = make_tiling(tuple(cells), most_rows)
+    n_places = int(tiling.runs[:, 2].sum())
+    group = max(1, most_rows // n_places)  # images that share a tile, if they are small
+    width = k if code.couples_filters else _filters_of_tile(k, min(n_places * group, most_rows))
+    first = -np.inf if pooling is Pooling.MAX else 0.0
+    pieces = np.full((len(images), len(tiling.pieces), code.n_sides * k), first, np.float32)
+    _encode(
+        np.ascontiguousarray(images, np.float32),
+        tuple(_or_nothing(a, n_axes=n) for a, n in zip(filters, (2, 1, 2, 1), strict=True)),
+        tiling[:3],
+        (patch_size, stride, group, width),
+        (int(code), int(pooling), eps is not None),
+        (np.float32(eps or 0), np.float32(alpha)),
+        pieces,
+    )
+    return join_pieces(pieces, tiling.pieces, cells, pooling=pooling)
+
+
+def _or_nothing(values: np.ndarray | None, *, n_axes: int) -> np.ndarray:
+    """Return an array as the compiled code wants it; an empty one stands for None."""
+    return np.ascontiguousarray(np.empty((0,) * n_axes) if values is None else values, np.float32)
+
+
+def _most_rows(n_filters: int, code: Code) -> int:
+    if not code.couples_filters:
+        return _MOST_ROWS
+    return int(np.clip(_RESPONSES // n_filters, _FEWEST_ROWS, _MOST_ROWS))
+
+
+def _filters_of_tile(n_filters: int, n_rows: int) -> int:
+    """Return how many filters a tile has: equal parts, of whole vectors."""
+    n_parts = ceil(n_filters * n_rows / _RESPONSES)
+    return ceil(n_filters / n_parts / 16) * 16
+
+
+@compiled
+def _encode(images, filters, tiling, sizes, kinds, constants, pieces):  # type: ignore[no-untyped-def]
+    (F, bias, T, shift), (runs, tiles, segments) = filters, tiling
+    patch_size, stride, group, width = sizes
+    eps, alpha = constants
+    (k, n_inputs), d = F.shape, patch_size * patch_size * images.shape[3]
+    most = 0
+    for t in range(tiles.shape[0] - 1):
+        most = max(most, group * runs[tiles[t] : tiles[t + 1], 2].sum())
+    gathered = np.empty(most * d, np.float32)
+    whitened = np.empty(most * n_inputs if T.shape[0] else 0, np.float32)
+    responses = np.empty(most * width, np.float32)
+    codes = np.empty(0 if _is_fused(kinds) else most * width, np.float32)
+    for i in range(0, images.shape[0], group):
+        block = images[i : i + group]
+        for t in range(tiles.shape[0] - 1):
+            P = _gather(block, runs[tiles[t] : tiles[t + 1]], patch_size, stride, gathered)
+            if kinds[2]:
+                _normalize(P, eps)
+            if T.shape[0]:
+                P = _whiten(P, T, shift, whitened)
+            for j in range(0, k, width):
+                part = F[j : j + width]
+                S = responses[: P.shape[0] * part.shape[0]].reshape(P.shape[0], part.shape[0])
+                np.dot(P, part.T, S)
+                of_part = bias[j : j + width]
+                _pool_tile(
+                    S, P, of_part, alpha, kinds, segments, t, codes, pieces[i : i + group], j
+                )
+
+
+@compiled
+def _is_fused(kinds):  # type: ignore[no-untyped-def]
+    """Whether codes are added up without being written: sums of thresholded responses."""
+    return kinds[0] in (_POSITIVE, _BOTH_SIGNS) and kinds[1] not in (_MAX, _L2)
+
+
+@compiled
+def _pool_tile(  # type: ignore[no-untyped-def]
+    S, P, bias, alpha, kinds, segments, t, codes, pieces, first
+):
+    """Pool a tile of responses of the filters from the given first one on."""
+    code, pooling, _ = kinds
+    (n, k), fused = S.shape, _is_fused(kinds)
+    each = n // pieces.shape[0]
+    n_filters = pieces.shape[2] // (2 if code == _BOTH_SIGNS else 1)
+    C = codes[: 0 if fused else n * k].reshape(0 if fused else n, k)
+    for side in range(1 if fused else pieces.shape[2] // n_filters):
+        if not fused:
+            _code(S, bias, P, alpha, code, side, C)
+        for s in range(segments.shape[0]):
+            tile, start, stop, piece = segments[s]
+            for image in range(pieces.shape[0] if tile == t else 0):
+                rows = slice(image * each + start, image * each + stop)
+                z = pieces[image, piece, side * n_filters + first :][:k]
+                if fused:
+                    opposite = pieces[image, piece, n_filters + first :][:k]
+                    _add_thresholded(S[rows], bias, alpha, z, opposite)
+                else:
+                    _pool(C[rows], pooling, z)
+
+
+@compiled
+def _gather(images, runs, patch_size, stride, buffer):  # type: ignore[no-untyped-def]
+    """Copy the patches of the runs, image after image, to the rows of a tile."""
+    n, height, _, channels = images.shape
+    d, line = patch_size * patch_size * channels, patch_size * channels
+    P = buffer[: n * runs[:, 2].sum() * d].reshape(-1, d)
+    at = 0
+    for image in range(n):
+        lines = images[image].reshape(height, -1)
+        for r in range(runs.shape[0]):
+            y, x, length = runs[r]
+            for i in range(length):
+                left = (x + i) * stride * channels
+                for dy in range(patch_size):
+                    pixels = lines[y * stride + dy]
+                    for f in range(line):
+                        P[at, dy * line + f] = pixels[left + f]
+                at += 1
+    return P
+
+
+@compiled_sum
+def _normalize(P, eps):  # type: ignore[no-untyped-def]
+    """Normalise the contrast of every row; see clusterica.ops.normalize."""
+    n, d = P.shape
+    zero, one = np.float32(0), np.float32(1)
+    share = np.float32(1 / d)
+    rounding = np.float32(4 * np.finfo(np.float32).eps)
+    for i in range(n):
+        x = P[i]
+        mean = largest = zero
+        for f in range(d):
+            mean += x[f]
+            largest = max(largest, abs(x[f]))
+        mean *= share
+        variance = zero
+        for f in range(d):
+            variance += (x[f] - mean) * (x[f] - mean)
+        variance *= share
+        flat = variance <= (rounding * largest) * (rounding * largest)
+        scale = zero if flat else one / np.sqrt(variance + eps)
+        for f in range(d):
+            x[f] = (x[f] - mean) * scale
+
+
+@compiled
+def _whiten(P, T, shift, buffer):  # type: ignore[no-untyped-def]
+    Y = buffer[: P.shape[0] * T.shape[0]].reshape(P.shape[0], T.shape[0])
+    np.dot(P, T.T, Y)
+    for i in range(Y.shape[0]):
+        for f in range(Y.shape[1]):
+            Y[i, f] -= shift[f]
+    return Y
+
+
+@compiled
+def _add_thresholded(S, bias, alpha, positive, negative):  # type: ignore[no-untyped-def]
+    """Add ``max(0, s - alpha)`` to positive and ``max(0, -s - alpha)`` to negative, four rows at a time."""
+    n, k = S.shape
+    zero = np.float32(0)
+    whole = n - n % 4
+    for i in range(0, whole, 4):
+        S0, S1, S2, S3 = S[i], S[i + 1], S[i + 2], S[i + 3]
+        if negative.shape[0]:
+            for j in range(k):
+                a, b, c, d = S0[j], S1[j], S2[j], S3[j]
+                high, low = bias[j] + alpha, bias[j] - alpha
+                positive[j] += (max(a - high, zero) + max(b - high, zero)) + (
+                    max(c - high, zero) + max(d - high, zero)
+                )
+                negative[j] += (max(low - a, zero) + max(low - b, zero)) + (
+                    max(low - c, zero) + max(low - d, zero)
+                )
+        else:
+            for j in range(k):
+                high = bias[j] + alpha
+                positive[j] += (max(S0[j] - high, zero) + max(S1[j] - high, zero)) + (
+                    max(S2[j] - high, zero) + max(S3[j] - high, zero)
+                )
+    for i in range(whole, n):
+        for j in range(k):
+            positive[j] += max(S[i, j] - bias[j] - alpha, zero)
+        for j in range(negative.shape[0]):
+            negative[j] += max(bias[j] - S[i, j] - alpha, zero)
+
+
+@compiled
+def _code(S, bias, Y, alpha, code, side, C):  # type: ignore[no-untyped-def]
+    """Write the codes of a tile of responses to C."""
+    n, k = S.shape
+    zero = np.float32(0)
+    for i in range(n):
+        s, c = S[i], C[i]
+        if code == _SIGMOID:
+            _sigmoid(s, bias, alpha, c)
+        elif code == _ONE_HOT:
+            _one_hot(s, bias, c)
+        elif code == _TRIANGLE:
+            _triangle(s, bias, Y[i], c)
+        elif side == 0:
+            for j in range(k):
+                c[j] = max(s[j] - bias[j] - alpha, zero)
+        else:
+            for j in range(k):
+                c[j] = max(bias[j] - s[j] - alpha, zero)
+
+
+@compiled
+def _sigmoid(s, bias, alpha, c):  # type: ignore[no-untyped-def]
+    """``1 / (1 + exp(t))``, with ``exp(t) = exp(t / 64)^64`` by a Taylor series, which vectorises."""
+    one = np.float32(1)
+    c2, c3, c4, c5, c6 = (
+        np.float32(1 / 2),
+        np.float32(1 / 6),
+        np.float32(1 / 24),
+        np.float32(1 / 120),
+        np.float32(1 / 720),
+    )
+    for j in range(s.shape[0]):
+        # Beyond 20 the code is 0 or 1 to within 2e-9, and t / 64 is small enough for the series.
+        t = min(max(bias[j] + alpha - s[j], np.float32(-20)), np.float32(20)) * np.float32(1 / 64)
+        e = one + t * (one + t * (c2 + t * (c3 + t * (c4 + t * (c5 + t * c6)))))
+        e = e * e
+        e = e * e
+        e = e * e
+        e = e * e
+        e = e * e
+        e = e * e
+        c[j] = one / (one + e)
+
+
+@compiled_sum
+def _one_hot(s, bias, c):  # type: ignore[no-untyped-def]
+    top = -np.float32(np.inf)
+    for j in range(s.shape[0]):
+        c[j] = s[j] - bias[j]
+        top = max(top, c[j])
+    best = 0
+    while c[best] < top:  # the first of several that are equal, as argmax gives it
+        best += 1
+    c[:] = 0
+    c[best] = 1
+
+
+@compiled_sum
+def _triangle(s, bias, y, c):  # type: ignore[no-untyped-def]
+    total = energy = np.float32(0)
+    for f in range(y.shape[0]):
+        energy += y[f] * y[f]
+    for j in range(s.shape[0]):
+        c[j] = np.sqrt(max(energy + bias[j] - np.float32(2) * s[j], np.float32(0)))
+        total += c[j]
+    mean = total / np.float32(s.shape[0])
+    for j in range(s.shape[0]):
+        c[j] = max(mean - c[j], np.float32(0))
+
+
+@compiled
+def _pool(C, pooling, pooled):  # type: ignore[no-untyped-def]
+    for i in range(C.shape[0]):
+        c = C[i]
+        if pooling == _MAX:
+            for j in range(c.shape[0]):
+                pooled[j] = max(pooled[j], c[j])
+        elif pooling == _L2:
+            for j in range(c.shape[0]):
+                pooled[j] += c[j] * c[j]
+        else:
+            for j in range(c.shape[0]):
+                pooled[j] += c[j]

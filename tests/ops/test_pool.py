@@ -1,0 +1,79 @@
+"""Pooling over the cells of grids, against array_split and plain reductions."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clusterica.arrays import to_host
+from clusterica.ops.pool import (
+    Cell,
+    Pooling,
+    cuts,
+    finish_cells,
+    grid_cells,
+    pool,
+    reduce_cells,
+)
+
+PLAIN = {
+    Pooling.SUM: np.sum,
+    Pooling.MEAN: np.mean,
+    Pooling.MAX: np.max,
+    Pooling.L2: np.linalg.norm,
+}
+
+
+@given(n_cells=st.integers(1, 9), more=st.integers(0, 40))
+def test_cells_are_those_of_array_split(n_cells, more):
+    parts = np.array_split(np.arange(n_cells + more), n_cells)
+    assert cuts(n_cells + more, n_cells) == [int(p[0]) for p in parts] + [n_cells + more]
+
+
+def test_halves_of_27_places():
+    assert grid_cells((27, 27), [(2, 2)]) == [
+        Cell(0, 14, 0, 14),
+        Cell(0, 14, 14, 27),
+        Cell(14, 27, 0, 14),
+        Cell(14, 27, 14, 27),
+    ]
+    assert [c.size for c in grid_cells((27, 27), [(2, 2)])] == [196, 182, 182, 169]
+
+
+@pytest.mark.parametrize("pooling", Pooling, ids=lambda p: p.name)
+@pytest.mark.parametrize("grids", [[(1, 1)], [(2, 2)], [(3, 2)], [(1, 1), (2, 2), (5, 4)]])
+def test_pooling_against_plain_reductions(put, rng, pooling, grids):
+    codes = rng.standard_normal((3, 5, 7, 4))
+    expected = [
+        [
+            PLAIN[pooling](cell[:, :, j])
+            for n_down, n_across in grids
+            for rows in np.array_split(image, n_down, axis=0)
+            for cell in np.array_split(rows, n_across, axis=1)
+            for j in range(4)
+        ]
+        for image in codes
+    ]
+    found = pool(put(codes), grid_cells((5, 7), grids), pooling=pooling)
+    np.testing.assert_allclose(to_host(found), expected, rtol=1e-12)
+
+
+def test_float32_stays_float32(put):
+    codes = put(np.ones((1, 2, 2, 3), np.float32))
+    for pooling in Pooling:
+        assert str(pool(codes, [Cell(0, 2, 0, 2)], pooling=pooling).dtype).endswith("float32")
+
+
+@pytest.mark.parametrize("pooling", Pooling, ids=lambda p: p.name)
+@pytest.mark.parametrize("band", [1, 2, 3, 9])
+def test_bands_of_rows_give_the_same(put, rng, pooling, band):
+    codes = put(rng.standard_normal((2, 9, 4, 3)))
+    cells = grid_cells((9, 4), [(2, 2), (3, 1)])
+    reduced = None
+    for top in range(0, 9, band):
+        part = codes[:, top : min(top + band, 9), :, :]
+        reduced = reduce_cells(part, cells, pooling=pooling, first_row=top, so_far=reduced)
+    found = finish_cells(reduced, cells, pooling=pooling)
+    np.testing.assert_allclose(
+        to_host(found), to_host(pool(codes, cells, pooling=pooling)), rtol=1e-12
+    )
