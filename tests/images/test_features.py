@@ -7,7 +7,7 @@ from clusterica import config_context
 from clusterica.arrays import to_host
 from clusterica.encoders import SoftThresholdEncoder, TriangleEncoder
 from clusterica.images import ImageFeatures, _features
-from clusterica.images._convolve import Fused, Staged
+from clusterica.images._convolve import Fused, Rectified, Staged
 
 ENCODERS = ["hard", "triangle", "soft-threshold", "sigmoid", "sparse", "omp"]
 POOLINGS = ["sum", "mean", "max", "l2"]
@@ -278,3 +278,22 @@ def test_on_a_gpu(images, encoder):
     with config_context(device="cuda"):
         streamed = model.transform(images)
     np.testing.assert_allclose(streamed, expected, rtol=1e-3, atol=1e-3 * expected.max())
+
+
+@pytest.mark.parametrize("pooling", ["sum", "mean"])
+@pytest.mark.parametrize("two_sided", [True, False])
+@pytest.mark.parametrize("memory", ["512MiB", "64KiB"])
+def test_sums_on_a_device_need_no_codes(images, monkeypatch, pooling, two_sided, memory):
+    """The coder for devices, which sums clipped responses, against the compiled one."""
+    pytest.importorskip("torch")
+    encoder = SoftThresholdEncoder(alpha=0.3, two_sided=two_sided)
+    model = small(encoder=encoder, pooling=pooling, grid=[(1, 1), (2, 3)]).fit(images)
+    expected = model.transform(images)
+    chosen, original = [], _features.make_coder
+    monkeypatch.setattr(
+        _features, "make_coder", lambda *args: chosen.append(original(*args)) or chosen[-1]
+    )
+    with config_context(device="cpu", memory=memory):
+        found = model.transform(images)
+    assert [type(coder) for coder in chosen] == [Rectified]
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4 * abs(expected).max())

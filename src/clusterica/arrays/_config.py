@@ -24,6 +24,8 @@ class Config:
     memory: int = 512 * 1024**2
     threads: int | None = None
     device: str | None = None
+    memory_is_set: bool = False
+    """Whether the user chose the budget; a GPU gets a larger one otherwise."""
 
     @property
     def n_threads(self) -> int:
@@ -49,7 +51,9 @@ def get_config() -> dict[str, Any]:
     dict
         ``memory`` (bytes), ``threads`` and ``device``; see :func:`config_context`.
     """
-    return asdict(active_config())
+    settings = asdict(active_config())
+    del settings["memory_is_set"]
+    return settings
 
 
 def set_config(
@@ -76,8 +80,8 @@ def config_context(
     ----------
     memory : str or int
         Budget of working memory for the blocks of rows in flight, such as ``"2GiB"`` or a number of
-        bytes; ``"512MiB"`` at first. The data itself, the results and the learned parameters come on
-        top.
+        bytes. At first it is ``"512MiB"``, and a sixteenth of its memory for blocks on a CUDA device, if
+        that is more. The data itself, the results and the learned parameters come on top.
     threads : int or None
         Worker threads on the CPU; None, the setting at first, takes every core this process may use,
         or as many as the environment variable OMP_NUM_THREADS says.
@@ -103,7 +107,7 @@ def config_context(
 def _changed(config: Config, **settings: Any) -> Config:
     settings = {name: value for name, value in settings.items() if value is not _KEEP}
     if "memory" in settings:
-        settings["memory"] = parse_bytes(settings["memory"])
+        settings |= {"memory": parse_bytes(settings["memory"]), "memory_is_set": True}
     threads = settings.get("threads")
     if threads is not None and not (_is_integer(threads) and threads >= 1):
         raise ValueError(f"threads={threads!r} must be a positive integer, or None for every core")

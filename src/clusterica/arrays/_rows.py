@@ -65,6 +65,11 @@ class Rows(ABC):
         """Memory of a row in a block."""
         return self.n_features * self.dtype.itemsize
 
+    @property
+    def memory(self) -> int:
+        """Bytes that the blocks in flight may take, where they are worked on."""
+        return active_config().memory
+
     def place(self, values: Array) -> Array:
         """Bring a parameter to where the blocks are."""
         return to_host(values)
@@ -103,6 +108,11 @@ class ArrayRows(Rows):
     def on_host(self) -> bool:
         """Whether blocks are NumPy or CSR, to be worked on by threads."""
         return self._in_memory
+
+    @property
+    def memory(self) -> int:
+        """Bytes that the blocks in flight may take, where they are worked on."""
+        return memory_beside(self._X)
 
     def place(self, values: Array) -> Array:
         """Bring a parameter to where the blocks are."""
@@ -228,6 +238,11 @@ class StreamedRows(Rows):
         """Whether blocks are NumPy or CSR, to be worked on by threads."""
         return False
 
+    @property
+    def memory(self) -> int:
+        """Bytes that the blocks in flight may take, where they are worked on."""
+        return memory_beside(self._anchor)
+
     def place(self, values: Array) -> Array:
         """Bring a parameter to where the blocks are."""
         return to_like(values, self._anchor)
@@ -244,6 +259,17 @@ class StreamedRows(Rows):
     def take(self, indices: np.ndarray) -> Array:
         """Return the rows at the sorted indices in host memory, as NumPy or CSR."""
         return self._rows.take(indices)
+
+
+def memory_beside(X: Array) -> int:
+    """Return the budget of work beside an array: a GPU with memory to spare is fed larger blocks."""
+    config = active_config()
+    on_cuda = array_api_compat.is_torch_array(X) and X.device.type == "cuda"
+    if config.memory_is_set or not on_cuda:
+        return config.memory
+    import torch
+
+    return max(config.memory, torch.cuda.get_device_properties(X.device).total_memory // 16)
 
 
 def _csr_row_nbytes(rows: Rows, nnz: int) -> int:

@@ -124,7 +124,7 @@ def block_size(rows: Rows, row_bytes: int) -> int:
     config = active_config()
     threads = config.n_threads if rows.on_host else 1
     in_flight = threads + 1 if rows.on_host else 1
-    fits = config.memory // (in_flight * (row_bytes + rows.row_nbytes))
+    fits = rows.memory // (in_flight * (row_bytes + rows.row_nbytes))
     most = max(1, min(fits, _MOST_ROWS_ON_HOST if rows.on_host else _MOST_ROWS_ON_DEVICE))
     if not rows.on_host:
         return most
@@ -312,7 +312,9 @@ def _walk_dask(
     import dask.array as da
 
     config = active_config()
-    settings = {"memory": config.memory, "threads": 1, "device": config.device}
+    settings = {"threads": 1, "device": config.device}
+    if config.memory_is_set:
+        settings["memory"] = config.memory
     sizes = rows.array.chunks[0]
     starts = np.concatenate([[0], np.cumsum(sizes)])
     cuts = [[a[i:j] for a in aligned] for i, j in pairwise(starts)]

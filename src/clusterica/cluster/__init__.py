@@ -1,7 +1,8 @@
-"""The K-means family: one Lloyd engine, three rules."""
+"""Clusterers: the K-means family, one Lloyd engine with three rules, and the valleys of a density."""
 
 from clusterica.cluster._cosine import CosineKMeans
+from clusterica.cluster._density import DensityClusterer
 from clusterica.cluster._kmeans import KMeans
 from clusterica.cluster._spherical import SphericalKMeans
 
-__all__ = ["CosineKMeans", "KMeans", "SphericalKMeans"]
+__all__ = ["CosineKMeans", "DensityClusterer", "KMeans", "SphericalKMeans"]

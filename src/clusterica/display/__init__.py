@@ -1,8 +1,15 @@
 """Pictures of what was learned, with matplotlib, which is imported where it is used."""
 
 from clusterica.display._centers import CentersDisplay
+from clusterica.display._density import DensityDisplay
 from clusterica.display._filters import FiltersDisplay
 from clusterica.display._mpl import check_matplotlib
 from clusterica.display._tiles import tile_images
 
-__all__ = ["CentersDisplay", "FiltersDisplay", "check_matplotlib", "tile_images"]
+__all__ = [
+    "CentersDisplay",
+    "DensityDisplay",
+    "FiltersDisplay",
+    "check_matplotlib",
+    "tile_images",
+]

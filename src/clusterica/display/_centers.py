@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from clusterica.arrays import to_host
-from clusterica.display._learned import learned_rows
+from clusterica.display._learned import learned_centers
 from clusterica.display._mpl import axes_or_new
 
 if TYPE_CHECKING:
@@ -59,7 +59,8 @@ class CentersDisplay:
         Parameters
         ----------
         estimator : object
-            An estimator fitted on two features, with ``cluster_centers_`` or ``components_``.
+            An estimator fitted on two features, with ``cluster_centers_``, ``components_``, or both
+            signs of every source in ``mixing_centroids_``.
         X : array of shape (n_samples, 2)
             Rows to show.
         max_points : int, default=3000
@@ -76,7 +77,7 @@ class CentersDisplay:
         -------
         CentersDisplay
         """
-        display = cls(to_host(X), learned_rows(estimator))
+        display = cls(to_host(X), learned_centers(estimator))
         return display.plot(ax=ax, max_points=max_points, length=length, title=title)
 
     def plot(

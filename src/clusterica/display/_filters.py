@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from clusterica.arrays import to_host
-from clusterica.display._learned import learned_rows
+from clusterica.display._learned import learned_patterns, learned_rows
 from clusterica.display._mpl import axes_or_new
 from clusterica.display._tiles import tile_images
 
@@ -62,14 +62,16 @@ class FiltersDisplay:
         Parameters
         ----------
         estimator : object
-            A fitted estimator with ``cluster_centers_`` or ``components_``.
+            A fitted estimator with ``cluster_centers_`` or ``components_``, such as a clusterer or an
+            ICA.
         whitener : Whitener, default=None
             The fitted whitener whose output the estimator saw. With it, the rows are brought
             back to pixels; without it, they are shown as they are, which suits ZCA whitening.
         show : {"patterns", "filters"}, default="patterns"
-            With a whitener, what to show of a row d: the pattern of pixels that whitens to d, or
-            the filter of pixels whose response is that of d to the whitened pixels. Filters carry
-            the high frequencies that whitening amplifies.
+            Of an ICA, the columns of ``mixing_`` or the rows of ``components_``. With a whitener,
+            the pattern of pixels that whitens to a row d, or the filter of pixels whose response is
+            that of d to the whitened pixels. Filters carry the high frequencies that whitening
+            amplifies. Without either both are the same.
         shape : tuple (height, width) or (height, width, 3), default=None
             Shape of a filter as a picture, by default a square.
         n_columns : int, default=None
@@ -85,7 +87,8 @@ class FiltersDisplay:
         -------
         FiltersDisplay
         """
-        rows = learned_rows(estimator)
+        _check_show(show)
+        rows = learned_patterns(estimator) if show == "patterns" else learned_rows(estimator)
         if whitener is not None:
             rows = to_pixels(rows, whitener=whitener, show=show)
         display = cls(rows, shape=shape)
@@ -134,8 +137,12 @@ class FiltersDisplay:
 
 def to_pixels(rows: np.ndarray, *, whitener: Any, show: str) -> np.ndarray:
     """Bring rows of whitened space back to pixels, as patterns W⁻¹d or filters Wᵀd."""
-    if show not in SHOWS:
-        raise ValueError(f"show is {show!r}; it must be one of {', '.join(SHOWS)}.")
+    _check_show(show)
     if show == "patterns":
         return rows @ to_host(whitener.dewhitening_).T
     return rows @ to_host(whitener.whitening_)
+
+
+def _check_show(show: str) -> None:
+    if show not in SHOWS:
+        raise ValueError(f"show is {show!r}; it must be one of {', '.join(SHOWS)}.")

@@ -33,3 +33,43 @@ def learned_rows(estimator: Any) -> np.ndarray:
         f"{type(estimator).__name__} has neither cluster_centers_ nor components_, so there is "
         "nothing to show. Pass an estimator that learns one vector a row."
     )
+
+
+def learned_patterns(estimator: Any) -> np.ndarray:
+    """Return what each learned vector looks like in the data.
+
+    Of an ICA that is a column of ``mixing_``, since the filters in ``components_`` look like what they
+    respond to only if they are orthogonal; of all others it is the vector itself.
+
+    Parameters
+    ----------
+    estimator : object
+        A fitted estimator with ``mixing_``, ``cluster_centers_`` or ``components_``.
+
+    Returns
+    -------
+    ndarray of shape (n_rows, n_features)
+    """
+    check_is_fitted(estimator)
+    if hasattr(estimator, "mixing_"):
+        return np.asarray(to_host(estimator.mixing_)).T
+    return learned_rows(estimator)
+
+
+def learned_centers(estimator: Any) -> np.ndarray:
+    """Return where the centroids lie in the data; the patterns of an estimator without centroids.
+
+    Parameters
+    ----------
+    estimator : object
+        A fitted estimator with ``mixing_centroids_``, ``cluster_centers_``, ``mixing_`` or
+        ``components_``.
+
+    Returns
+    -------
+    ndarray of shape (n_rows, n_features)
+    """
+    check_is_fitted(estimator)
+    if hasattr(estimator, "mixing_centroids_"):
+        return np.asarray(to_host(estimator.mixing_centroids_))
+    return learned_patterns(estimator)

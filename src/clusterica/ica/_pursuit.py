@@ -23,7 +23,6 @@ from clusterica.arrays import (
     check_model_device,
     check_rows,
     map_reduce,
-    map_rows,
     to_host,
     worker_pool,
 )
@@ -36,6 +35,7 @@ from clusterica.ops.moments import response_moments
 from clusterica.ops.pursuit import CONTRASTS, OrientedContrast, column_fourths, orient
 from clusterica.optim import Progress, fit_progress
 from clusterica.preprocessing import Whitener
+from clusterica.preprocessing._map import apply_map
 
 # The sides that a start is sent to: 1 down to the least excess, -1 up to the largest.
 _SIDES = {"min": (1.0,), "max": (-1.0,), "abs": (1.0, -1.0)}
@@ -141,7 +141,7 @@ class KurtosisPursuit(
 
     The least kurtosis over all directions of n Gaussian rows in d dimensions is never zero: it is about
     :math:`1.8 \sqrt d` standard errors :math:`\sqrt{24 / n}` below. What is not beyond
-    :math:`1.8 \sqrt d + 1` of them (on the scale of :math:`\log(\kappa + 3)`, which is less skewed) is put
+    :math:`1.8 \sqrt d + 1` of them (on the scale of :math:`1 / (\kappa + 3)`, which is less skewed) is put
     down to noise; so for every contrast, with its own standard error. With less than some twenty rows for a
     dimension the rule is rough.
 
@@ -245,9 +245,7 @@ class KurtosisPursuit(
         check_is_fitted(self, "components_")
         rows = check_rows(self, X, reset=False)
         check_model_device(self, rows, self.components_)
-        F, mean = (np.asarray(to_host(a), rows.dtype) for a in (self.components_, self.mean_))
-        row_bytes = (rows.n_features + len(F)) * rows.dtype.itemsize
-        return map_rows(project, rows, F, mean, row_bytes=row_bytes)
+        return apply_map(project, rows, self.components_, self.mean_)
 
     def _check_rank(self, rank: int) -> None:
         if self.n_components > rank:

@@ -100,15 +100,17 @@ def _arrived(here: Paths, there: Values, points: np.ndarray, carried: np.ndarray
     tangents = there.gradients - radial[:, None] * points
     slopes = np.linalg.norm(tangents, axis=1)
     headings = -tangents / np.maximum(slopes, _TINY)[:, None]
-    # On independent sources the second derivative is the same along all tangents.
+    # On independent sources the second derivative is the same along all tangents. Where it is negative along
+    # the last step there is no telling how far to go, so that steps grow.
     newton = slopes / np.maximum(np.abs(there.curvatures - radial), _TINY)
+    onwards = np.maximum(newton, 2 * here.angles)
     bend = tangents + here.slopes[:, None] * carried
     product, bend2 = here.angles * _dot(carried, bend), _dot(bend, bend)
     curved_up = product > 0
     product = np.where(curved_up, product, 1.0)
     long, short = here.angles**2 / product, product / np.maximum(bend2, _TINY)
     learned = slopes * np.where(short < _SHORT * long, short, long)
-    angles = np.minimum(np.where(curved_up, learned, newton), _LONGEST)
+    angles = np.minimum(np.where(curved_up, learned, onwards), _LONGEST)
     return Paths(points, there.values, slopes, headings, angles, here.moving)
 
 

@@ -1,7 +1,8 @@
 """Features of blocks of images: ``pool(encode(whiten(normalise(all patches))))``, in bounded memory.
 
 `Staged` is the text of the computation, for every library, encoder and learner. `Fused` is its compiled
-twin for NumPy blocks and the encoders that have a compiled form.
+twin for NumPy blocks and the encoders that have a compiled form, `Rectified` one with fewer passes over
+memory for soft thresholds on a device.
 """
 
 from __future__ import annotations
@@ -111,6 +112,62 @@ class Staged:
         return xp.reshape(self._encode(rows), (*patches.shape[:3], -1))
 
 
+class Rectified:
+    """Sums of n soft-threshold codes from their responses s: ``sum max(0, s - α) = sum max(s, α) - n α``.
+
+    For arrays on a device, where every pass over the responses counts: the codes themselves are never
+    written.
+    """
+
+    threaded = False
+
+    def __init__(self, bank: Bank, code: Code, alpha: float, home: Rows, shape: Shape) -> None:
+        F, bias, *_ = fused_filters(bank, code)
+        # The bias is taken from the sums, not from all responses.
+        bounds = (np.asarray(a, np.float32) for a in (F, bias + alpha, bias - alpha))
+        self._F, self._upper, self._lower = (home.place(a) for a in bounds)
+        self._normalize = [step for name, step in stages(bank, home) if name == "normalized"]
+        self._two_sided, self._shape = code is Code.BOTH_SIGNS, shape
+
+    def row_bytes(self, n_features: int, n_codes: int) -> int:
+        """Return the working memory for each patch: pixels three times, responses and the larger of two."""
+        n_filters = int(self._F.shape[0])
+        return 12 * n_features + 8 * n_filters
+
+    def __call__(self, images: Array, cells: Sequence[Cell], band: int) -> Array:
+        """Return the features of a block of images, a band of so many rows of patches after the other."""
+        p, s, n_down = self._shape.patch_size, self._shape.stride, max(c.bottom for c in cells)
+        sides: list[list | None] = [None, None]
+        for top in range(0, n_down, band):
+            bottom = min(top + band, n_down)
+            lines = images[:, top * s : (bottom - 1) * s + p, :, :]
+            S = self._responses(extract_patches(lines, patch_size=p, stride=s))
+            xp = namespace_of(S)
+            sides[0] = self._summed(xp.clip(S, min=self._upper), cells, top, sides[0])
+            if self._two_sided:
+                sides[1] = self._summed(xp.clip(S, max=self._lower), cells, top, sides[1])
+        per_cell = zip(cells, sides[0] or [], sides[1] or [None] * len(cells), strict=True)
+        sums = [self._codes(*args) for args in per_cell]
+        return finish_cells(sums, cells, pooling=self._shape.pooling)
+
+    def _responses(self, patches: Array) -> Array:
+        xp = namespace_of(patches)
+        rows = xp.reshape(patches, (-1, patches.shape[3]))
+        for step in self._normalize:
+            rows = step(rows)
+        return xp.reshape(rows @ self._F.T, (*patches.shape[:3], -1))
+
+    def _summed(self, values: Array, cells: Sequence[Cell], top: int, so_far: list | None) -> list:
+        return reduce_cells(values, cells, pooling=Pooling.SUM, first_row=top, so_far=so_far)
+
+    def _codes(self, cell: Cell, above: Array, below: Array | None) -> Array:
+        """Return the sums of the codes of a cell from those of the clipped responses."""
+        xp, n = namespace_of(above), cell.size
+        sides = [above - n * self._upper] + ([] if below is None else [n * self._lower - below])
+        # Rounding may leave a tiny negative number where no response exceeds the threshold.
+        return xp.concat([xp.clip(side, min=0) for side in sides], axis=1)
+
+
 class Fused:
     """All steps compiled into one, on NumPy blocks."""
 
@@ -140,14 +197,19 @@ class Fused:
         )
 
 
-Coder = Staged | Fused
+Coder = Staged | Rectified | Fused
 
 
 def make_coder(bank: Bank, encoder: Any, home: Rows, shape: Shape) -> Coder:
     """Return the compiled coder where there is one for these steps and this data, else the staged one."""
     fused = fused_code(encoder)
-    if home.on_host and fused is not None and is_plain(bank):
+    if fused is None or not is_plain(bank):
+        return Staged(bank, encoder, home, shape)
+    if home.on_host:
         return Fused(bank, *fused, shape)
+    sums = shape.pooling in (Pooling.SUM, Pooling.MEAN)
+    if sums and fused[0] in (Code.BOTH_SIGNS, Code.POSITIVE):
+        return Rectified(bank, *fused, home, shape)
     return Staged(bank, encoder, home, shape)
 
 

@@ -118,7 +118,7 @@ def _plan(
     """Return blocks that fit the memory budget, and that divide well among the threads."""
     height, width, channels = part.shape
     down, across = shape.places(height, width)
-    budget = active_config().memory // (threads + 1 if images.on_host else 1)
+    budget = images.home.memory // (threads + 1 if images.on_host else 1)
     pixels = 4 * height * width * channels
     image_bytes = pixels + 4 * n_columns + down * across * row_bytes
     most = budget // image_bytes

@@ -1,0 +1,340 @@
+"""Clusters of one column, cut at the valleys of its density ``f(x) = 1/n Σ w_i φ_σ(x - x_i)``."""
+
+from __future__ import annotations
+
+import warnings
+from math import ceil, sqrt
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.utils.validation import check_is_fitted
+
+from clusterica.arrays import (
+    Rows,
+    check_model_device,
+    check_rows,
+    check_weights,
+    map_rows,
+    worker_pool,
+)
+from clusterica.arrays._namespace import Array
+from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
+from clusterica.cluster._grid import MOST_NODES, binned, finest_sigma, summary_of
+from clusterica.cluster._scale_space import GridDensity, Level, lifetimes, longest_lived
+from clusterica.ops.density import Summary, labels_between, sheather_jones
+
+RULES = {"scott": 1.0, "silverman": 0.9}
+
+_SHOWN = 4.0  # in sigmas, by which the grid goes on beyond the data
+# The search over scales goes down to this part of Scott's bandwidth, where noise splits all modes.
+_FINEST = 0.1
+
+
+class DensityClusterer(ClusterMixin, BaseEstimator):
+    r"""Cluster one-dimensional data at the valleys of its density.
+
+    The density is smoothed by a Gaussian of width :math:`\sigma`,
+    :math:`f(x) = \frac{1}{n} \sum_i \varphi_\sigma(x - x_i)`. Each of its modes is a cluster, which
+    ends at the lowest points between it and its neighbours. Data with many columns has to be projected
+    first, on the direction of least kurtosis for instance [1]_.
+
+    Parameters
+    ----------
+    n_clusters : int or None, default=None
+        Number of clusters. None takes as many as there are modes. Otherwise those join a neighbour
+        that stand out least, by their height over the higher of their two valleys (but first those
+        that do not count, see Notes). It is an error if there are fewer modes.
+    method : {"kde", "scale-space"}, default="kde"
+        How the smoothing is given: by a bandwidth that suits the density, or by its scale [2]_, which
+        is tried at all values if it is None.
+    bandwidth : {"scott", "silverman", "isj"} or float, default="scott"
+        The width :math:`\sigma`, for ``method="kde"`` only. Scott's rule is :math:`s\,n^{-1/5}` and
+        Silverman's [3]_ :math:`0.9\,s\,n^{-1/5}`, where s is the standard deviation or the
+        interquartile range over 1.34, whichever is smaller. ``"isj"`` is Improved Sheather-Jones
+        [4]_, which assumes no shape. It needs some fifty rows, and resolves many narrow clusters that
+        the rules blur, but also takes the bumps near a steep edge for modes. A number is in the units
+        of the data.
+    scale : float or None, default=None
+        Lindeberg's t, for ``method="scale-space"`` only: the variance of the Gaussian in units of the
+        variance of the data, so that :math:`\sigma = \sqrt{t}` where that is 1. None takes the number
+        of modes that lives longest over all scales.
+
+    Attributes
+    ----------
+    labels_ : integer array of shape (n_samples,)
+        Cluster of each row; clusters are numbered from left to right.
+    n_clusters_ : int
+        Number of clusters.
+    modes_ : array of shape (n_clusters_,)
+        Where the density of each cluster is highest.
+    valleys_ : array of shape (n_clusters_ - 1,)
+        Where the clusters are cut; a row on a valley belongs to the right of it.
+    grid_ : array of shape (n_nodes,)
+        Where the density is given, evenly spaced, to 4 sigma beyond the data.
+    density_ : array of shape (n_nodes,)
+        Density on the grid.
+    bandwidth_ : float
+        Width :math:`\sigma` of the Gaussian, in the units of the data.
+    scale_ : float
+        Its variance in units of the variance of the data, :math:`t = \sigma^2 / \mathrm{var}`.
+    n_features_in_ : int
+        1.
+    feature_names_in_ : ndarray of shape (1,)
+        Name of the column, where X has one.
+
+    Notes
+    -----
+    With a number for the bandwidth or the scale, all modes of the density are clusters, even if an
+    outlier makes one. Where the smoothing is left to a rule or to the lifetimes, only modes count that
+    hold 5 % of the rows, or stand out by 5 standard errors of the estimated density (a group of some
+    20 rows far from all others does). What does not count joins the neighbour beyond its higher
+    valley. A rule still takes some bumps of a small sample or of a flat density for clusters; the
+    lifetimes are more careful.
+
+    Lifetimes are measured in :math:`\log t`, from a tenth of Scott's bandwidth up to t = 1 (for the
+    data less 0.1 % of the rows at each end). One mode takes part in the comparison, and to win
+    against it more of them have to live for a factor of :math:`e^2` in t, which those of noise rarely
+    do. The scale is the middle of the lifetime, in the logarithm. With `n_clusters`, it is the middle
+    of the longest lifetime of that many modes, or else the largest scale with that many. Values
+    that were rounded so much that they lie more than two sigma apart are modes of their own.
+
+    Two walks over the rows add them to a grid of 4096 to 131072 nodes, in linear time, and the
+    Gaussian is applied by the FFT. A row is shared between the two nodes beside it, which changes the
+    density by at most :math:`(\mathrm{step} / \sigma)^2 / 8` of the height of the Gaussian,
+    :math:`0.4 / \sigma`. There are at least 32 steps to a sigma as long as the largest grid allows.
+    If it does not allow 8, a few far values make the range: then 0.1 % of the rows at each end are
+    left out of the density, and belong to the outermost clusters. A rule takes no sigma of less
+    than 4 steps.
+
+    Where all rows are equal there is one cluster, and the absolute value of the rows (or 1) stands in
+    for their standard deviation.
+
+    References
+    ----------
+    .. [1] J. B. Bugrien and J. T. Kent, "Independent component analysis: an approach to clustering",
+       2005.
+    .. [2] T. Lindeberg, "Scale-space theory in computer vision", 1994.
+    .. [3] B. W. Silverman, "Density estimation for statistics and data analysis", 1986.
+    .. [4] Z. I. Botev, J. F. Grotowski and D. P. Kroese, "Kernel density estimation via diffusion",
+       Annals of Statistics 38, 2010.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from clusterica.cluster import DensityClusterer
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.concatenate([rng.normal(0, 1, 300), rng.normal(9, 1, 200)])[:, None]
+    >>> model = DensityClusterer().fit(X)
+    >>> model.n_clusters_, np.bincount(model.labels_).tolist()
+    (2, [300, 200])
+    >>> model.predict([[0.5], [7.0]])
+    array([0, 1], dtype=int32)
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        "n_clusters": [Interval(Integral, 1, None, closed="left"), None],
+        "method": [StrOptions({"kde", "scale-space"})],
+        "bandwidth": [StrOptions({*RULES, "isj"}), Interval(Real, 0, None, closed="neither")],
+        "scale": [Interval(Real, 0, None, closed="neither"), None],
+    }
+
+    def __init__(
+        self,
+        n_clusters: int | None = None,
+        *,
+        method: str = "kde",
+        bandwidth: str | float = "scott",
+        scale: float | None = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.method = method
+        self.bandwidth = bandwidth
+        self.scale = scale
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Estimate the density and cut it at its valleys.
+
+        Parameters
+        ----------
+        X : array-like, tensor, Dask array or iterable of blocks, (n_samples, 1)
+            The data, one column.
+        y : ignored
+        sample_weight : array-like of shape (n_samples,), optional
+            Weight of each row, which counts as so many equal rows: the sum of the weights is the
+            sample size of the bandwidth rules.
+
+        Returns
+        -------
+        self
+        """
+        self._check_settings()
+        rows = check_rows(self, X, reset=True)
+        self._check_columns(rows)
+        weights = check_weights(sample_weight, rows)
+        with worker_pool():
+            summary = summary_of(rows, weights)
+            density, level, cuts = self._smooth(rows, weights, summary)
+            self._keep(rows, summary, density, level, cuts)
+            self.labels_ = self._labels(rows)
+        return self
+
+    def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
+        """Cut the density and return the cluster of every row; the parameters are those of fit."""
+        return self.fit(X, sample_weight=sample_weight).labels_
+
+    def predict(self, X: Any) -> Array:
+        """Return the cluster of every row: the number of valleys at or below it.
+
+        Parameters
+        ----------
+        X : as in fit, (n_samples, 1)
+            The data.
+
+        Returns
+        -------
+        labels : integer array of shape (n_samples,)
+            In the library and on the device of X.
+        """
+        check_is_fitted(self, "valleys_")
+        rows = check_rows(self, X, reset=False)
+        check_model_device(self, rows, self.valleys_)
+        return self._labels(rows)
+
+    def _labels(self, rows: Rows) -> Array:
+        return map_rows(labels_between, rows, self.valleys_, row_bytes=12)
+
+    def _check_columns(self, rows: Rows) -> None:
+        if rows.n_features != 1:
+            raise ValueError(
+                f"{type(self).__name__} takes one column, and X has {rows.n_features}; choose one, or "
+                "project X first, as in make_pipeline(KurtosisPursuit(), DensityClusterer())"
+            )
+
+    def _check_settings(self) -> None:
+        if self.method == "kde" and self.scale is not None:
+            raise ValueError(
+                f"scale={self.scale!r} is for method='scale-space', and method is 'kde'; set that method, "
+                "or give a bandwidth"
+            )
+        if self.method == "scale-space" and self.bandwidth != "scott":
+            raise ValueError(
+                f"bandwidth={self.bandwidth!r} is for method='kde', and method is 'scale-space'; set that "
+                "method, or give a scale"
+            )
+
+    def _smooth(
+        self, rows: Rows, weights: np.ndarray, summary: Summary
+    ) -> tuple[GridDensity, Level, np.ndarray]:
+        """Return the binned density, the smoothed one, and which of its valleys are cuts."""
+        scott = summary.scale * summary.n**-0.2
+        if self.method == "scale-space" and self.scale is None:
+            density = binned(rows, weights, summary, fine=_FINEST * scott, wide=summary.width)
+            low = max(_FINEST * scott, finest_sigma(density))
+            return density, *self._by_lifetime(density, low, max(low, summary.width))
+        if self.method == "kde" and self.bandwidth == "isj":
+            density = binned(rows, weights, summary, fine=scott / 4, wide=summary.width)
+            sigma = _sheather_jones(density, summary.width, otherwise=RULES["silverman"] * scott)
+        else:
+            sigma = self._sigma(scott, sqrt(summary.variance))
+            density = binned(rows, weights, summary, fine=sigma, wide=sigma)
+        if sigma < finest_sigma(density):
+            sigma = self._too_fine(sigma, finest_sigma(density), summary)
+        level = density.at(sigma)
+        return density, level, self._cuts(density, level)
+
+    def _sigma(self, scott: float, sd: float) -> float:
+        if self.scale is not None:
+            return sqrt(self.scale) * sd
+        if isinstance(self.bandwidth, str):
+            return RULES[self.bandwidth] * scott
+        return float(self.bandwidth)
+
+    def _by_lifetime(
+        self, density: GridDensity, low: float, high: float
+    ) -> tuple[Level, np.ndarray]:
+        """Return the density at the scale that the lifetimes of its modes choose, and its cuts."""
+        if self.n_clusters is None:
+            best = longest_lived(density, low, high)
+            level = density.at(best.middle)
+            return level, level.strongest(best.n)
+        found = [life for life in lifetimes(density, low, high) if life.n == self.n_clusters]
+        if found:
+            sigma: float | None = max(found, key=lambda life: life.length).middle
+        else:
+            sigma = density.largest_sigma(self.n_clusters, low, high)
+        if sigma is None:
+            n = density.at(low).n_modes
+            raise ValueError(
+                f"the density has at most {n} mode{'s'[: n != 1]} at any scale, fewer than "
+                f"n_clusters={self.n_clusters}; lower n_clusters"
+            )
+        level = density.at(sigma)
+        return level, level.strongest(self.n_clusters)
+
+    def _cuts(self, density: GridDensity, level: Level) -> np.ndarray:
+        """Return which valleys of the density at a given smoothing are cuts."""
+        if self.n_clusters is None:
+            by_rule = self.method == "kde" and isinstance(self.bandwidth, str)
+            return level.counts if by_rule else level.real
+        if level.n_modes >= self.n_clusters:
+            return level.strongest(self.n_clusters)
+        sigma = density.largest_sigma(self.n_clusters, finest_sigma(density), level.sigma)
+        remedy = "" if sigma is None else f"give a bandwidth of {sigma:.3g} or less, or "
+        n = level.n_modes
+        raise ValueError(
+            f"the density with a bandwidth of {level.sigma:.3g} has {n} mode{'s'[: n != 1]}, fewer than "
+            f"n_clusters={self.n_clusters}; {remedy}let method='scale-space' choose the smoothing, or "
+            "lower n_clusters"
+        )
+
+    def _too_fine(self, sigma: float, finest: float, summary: Summary) -> float:
+        """Return the finest sigma that the grid can show, where that may take the place of sigma."""
+        if self.method == "kde" and isinstance(self.bandwidth, str):
+            return finest
+        low, high = summary.ends
+        raise ValueError(
+            f"a Gaussian of width {sigma:.3g} is too fine for data from {low:.3g} to {high:.3g} on the "
+            f"{MOST_NODES} nodes of the largest grid; make it {finest:.3g} or more, or take rows that are "
+            "far from all others out of the data"
+        )
+
+    def _keep(
+        self, rows: Rows, summary: Summary, density: GridDensity, level: Level, cuts: np.ndarray
+    ) -> None:
+        """Set the fitted attributes."""
+        t = level.turns
+        valleys = t.valleys[cuts]
+        # The highest of the modes between each two cuts.
+        order = np.lexsort((-t.heights, np.searchsorted(valleys, t.modes)))
+        cluster = np.searchsorted(valleys, t.modes)[order]
+        modes = t.modes[order][np.flatnonzero(np.diff(cluster, prepend=-1))]
+        used = np.flatnonzero(density.weight)
+        margin = ceil(_SHOWN * level.sigma / density.step)
+        shown = np.arange(max(0, used[0] - margin), min(len(level.f), used[-1] + margin + 1))
+
+        def export(values: np.ndarray) -> Array:
+            return rows.export(values.astype(rows.dtype))
+
+        self.modes_ = export(density.low + density.step * modes)
+        self.valleys_ = export(density.low + density.step * valleys)
+        self.grid_ = export(density.low + density.step * shown)
+        self.density_ = export(level.f[shown])
+        self.bandwidth_ = level.sigma
+        self.scale_ = level.sigma**2 / summary.variance
+        self.n_clusters_ = len(modes)
+
+
+def _sheather_jones(density: GridDensity, widest: float, *, otherwise: float) -> float:
+    sigma = sheather_jones(density.weight, density.step, density.n)
+    if sigma is not None and sigma <= widest:
+        return sigma
+    warnings.warn(
+        f"bandwidth='isj' has no solution for these {density.n:.5g} rows, which may be too few, too "
+        "often the same, or too far apart for the grid; Silverman's rule takes its place",
+        RuntimeWarning,
+        stacklevel=5,
+    )
+    return otherwise

@@ -1,0 +1,164 @@
+"""Projection pursuit: sums of ``G(p), G'(p) (x - mean), G''(p)`` over projections ``p = f·(x - mean)``.
+
+A contrast is turned (`orient`) so that ``±(E G(p) - E G(normal))`` is negative for sub-Gaussian p.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf, sqrt
+from typing import NamedTuple
+
+import numpy as np
+
+from clusterica.arrays import namespace_of
+from clusterica.arrays._namespace import Array, is_host_array
+from clusterica.ops.contrast import (
+    Contrast,
+    Derivatives,
+    Exponential,
+    LogCosh,
+    Quartic,
+    check_contrast,
+)
+
+# Elements of a tile of projections: small enough that its few arrays of this size stay in the cache.
+_TILE = 2**15
+_NAMED: dict[str, Contrast] = {
+    "kurtosis": Quartic(),
+    "logcosh": LogCosh(),
+    "exp": Exponential(),
+    "negentropy": Exponential(),
+}
+CONTRASTS = tuple(_NAMED)
+
+
+class PursuitSums(NamedTuple):
+    """Sums over the rows of a block, for every direction."""
+
+    value: Array
+    """Sum of G(p), shape (n_directions,)."""
+    gradient: Array
+    """Sum of G'(p) (x - mean), shape (n_directions, n_features)."""
+    curvature: Array
+    """Sum of G''(p), shape (n_directions,)."""
+
+
+def pursuit_sums(X: Array, F: Array, mean: Array, *, contrast: Contrast) -> PursuitSums:
+    """Return the sums of a block.
+
+    Parameters
+    ----------
+    X : (n_rows, n_features) array
+    F : (n_directions, n_features) array
+        Directions to project on, whitening included.
+    mean : (n_features,) array
+    contrast : callable
+        ``y -> (G(y), G'(y), G''(y))``.
+    """
+    if not is_host_array(X):
+        return pursuit_sums_reference(X, F, mean, contrast=contrast)
+    size = max(1, _TILE // F.shape[0])
+    tiles = (X[start : start + size] for start in range(0, X.shape[0], size))
+    parts = (pursuit_sums_reference(tile, F, mean, contrast=contrast) for tile in tiles)
+    total = [np.asarray(value, dtype=np.float64) for value in next(parts)]
+    for part in parts:
+        total = [t + value for t, value in zip(total, part, strict=True)]
+    return PursuitSums(*total)
+
+
+def pursuit_sums_reference(X: Array, F: Array, mean: Array, *, contrast: Contrast) -> PursuitSums:
+    """Return the sums of a block, in the array API; see :func:`pursuit_sums`."""
+    xp = namespace_of(X)
+    centred = X - mean
+    G = Derivatives(*contrast(centred @ F.T))
+    return PursuitSums(
+        # In float64: a line search compares values that differ by less than the digits of float32.
+        value=xp.sum(G.value, axis=0, dtype=xp.float64),
+        gradient=G.first.T @ centred,
+        curvature=xp.sum(G.second, axis=0, dtype=xp.float64),
+    )
+
+
+def column_fourths(X: Array, mean: Array, scale: Array) -> tuple[Array]:
+    """Return the sum over rows of ``((x - mean) / scale)⁴`` of every column, shape (n_features,)."""
+    xp = namespace_of(X)
+    squares = ((X - mean) / scale) ** 2
+    return (xp.sum(squares * squares, axis=0, dtype=xp.float64),)
+
+
+@dataclass(frozen=True)
+class OrientedContrast:
+    """A contrast with the sign that makes its excess over a normal variable negative for sub-Gaussian ones.
+
+    Parameters
+    ----------
+    contrast : callable
+        ``y -> (G(y), G'(y), G''(y))``.
+    sign : float
+        1 or -1.
+    normal_mean : float
+        E G of a normal variable of unit variance.
+    spread : float
+        Standard deviation of what G of a normal variable y holds beside ``1, y, y²``: the mean of G over
+        n normal values scaled to mean 0 and variance 1 has the standard error ``spread / √n``.
+    squared : bool
+        Whether the excess is told as a negentropy, squared and in nats.
+    """
+
+    contrast: Contrast
+    sign: float
+    normal_mean: float
+    spread: float
+    squared: bool = False
+
+    def excess(self, mean: np.ndarray) -> np.ndarray:
+        """Return the oriented excess ``±(E G(p) - E G(normal))`` of means E G(p)."""
+        return self.sign * (mean - self.normal_mean)
+
+    def told(self, excess: np.ndarray) -> np.ndarray:
+        """Return the number to show for an excess: itself, or ``± excess² / (2 spread²)`` if squared."""
+        return np.sign(excess) * excess**2 / (2 * self.spread**2) if self.squared else excess
+
+    def noise_level(self, n_rows: int, n_dims: int, side: float) -> float:
+        """Return the excess that the best direction may reach on Gaussian rows; side is -1 or 1.
+
+        Over all directions of d dimensions the extreme lies about ``1.8 √d`` standard errors from zero,
+        and one more is allowed for its scatter. A mean of fourth powers is so skewed that its reciprocal
+        is taken, and nothing is told where that would fall below zero.
+        """
+        error = side * (1.8 * sqrt(n_dims) + 1) * self.spread / sqrt(n_rows)
+        if not isinstance(self.contrast, Quartic):
+            # Upwards a direction may also seek out single rows, the more so the fewer there are.
+            return error * (1 + sqrt(n_dims / n_rows)) if side > 0 else error
+        ratio = error / self.normal_mean
+        return inf if ratio >= 1 else self.normal_mean * (1 / (1 - ratio) - 1)
+
+
+def orient(contrast: str | Contrast) -> OrientedContrast:
+    """Return a contrast, by name or one's own, with its orientation.
+
+    The sign is that for which a uniform variable, which is sub-Gaussian, has a negative excess.
+    """
+    G = _NAMED[contrast] if isinstance(contrast, str) else contrast
+    if not isinstance(contrast, str):
+        check_contrast(G)
+    # The sum over an even grid is exact to rounding for smooth functions under a Gaussian weight.
+    y = np.linspace(-9, 9, 1801)
+    weights = np.exp(-0.5 * y * y)
+    weights /= weights.sum()
+    value = np.asarray(Derivatives(*G(y)).value, dtype=np.float64)
+    normal_mean = float(weights @ value)
+    parts = [float(weights @ (value * h)) for h in (y, (y * y - 1) / sqrt(2))]
+    rest = value - normal_mean - parts[0] * y - parts[1] * (y * y - 1) / sqrt(2)
+    spread = sqrt(float(weights @ rest**2))
+    nodes, shares = np.polynomial.legendre.leggauss(64)
+    uniform_mean = float(shares @ Derivatives(*G(sqrt(3) * nodes)).value) / 2
+    gap = uniform_mean - normal_mean
+    if abs(gap) <= 1e-6 * sqrt(float(weights @ value**2)):
+        raise ValueError(
+            f"the contrast has the mean {normal_mean:.6g} for a normal and for a uniform variable of unit "
+            "variance alike, so that it can't tell them apart; use another, such as an even one that grows "
+            "faster or slower than y²"
+        )
+    return OrientedContrast(G, -float(np.sign(gap)), normal_mean, spread, contrast == "negentropy")
