@@ -44,7 +44,10 @@ def test_seeds():
     [
         ({"side": 0}, "side is 0; it must be a whole number at least 1"),
         ({"side": 2.5}, "side is 2.5"),
-        ({"side": 3, "n_rectangles": 10}, "n_rectangles is 10; .* from 1 to 9, the number of pixels"),
+        (
+            {"side": 3, "n_rectangles": 10},
+            "n_rectangles is 10; .* from 1 to 9, the number of pixels",
+        ),
         ({"side": 3, "n_rectangles": 0}, "n_rectangles is 0"),
     ],
 )

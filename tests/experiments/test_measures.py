@@ -1,12 +1,17 @@
 """Measures in values worked by hand."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
 from clusterica.experiments._measures import (
     excess_kurtosis,
     low_frequency_share,
+    match_columns,
     mean_absolute_cosine,
+    orientation_share,
     worst_axis_angle,
 )
 
@@ -41,3 +46,49 @@ def test_worst_axis_angle():
     assert worst_axis_angle(turned, axes) == pytest.approx(30)
     missing = np.array([[1.0, 0.0], [2.0, 0.0]])
     assert worst_axis_angle(missing, axes) == pytest.approx(90)
+
+
+def test_orientation_share():
+    side = 8
+    y, x = np.mgrid[:side, :side] * (2 * np.pi / side)
+    gratings = [np.cos(x), np.sin(2 * y), np.cos(x + y), np.cos(x - 2 * y), np.cos(4 * x)]
+    crossed = [np.cos(x) + np.cos(y), np.cos(x + 2 * y) + np.cos(2 * x - y)]
+    # Half a cycle a pixel upwards is one downwards as well: no way to tell the diagonals apart.
+    both_diagonals = [np.cos(4 * x + 4 * y)]
+    filters = np.array(gratings + crossed + both_diagonals).reshape(-1, side * side)
+    expected = [1] * 5 + [0] * 3
+    np.testing.assert_allclose(orientation_share(filters), expected, atol=1e-12)
+    np.testing.assert_allclose(orientation_share(filters + 5), expected, atol=1e-12)
+
+
+def test_match_columns(rng):
+    columns = rng.standard_normal((6, 4))
+    order, signs = np.array([2, 0, 3, 1]), np.array([1.0, -1.0, -1.0, 1.0])
+    found = np.empty((6, 5))
+    found[:, order] = columns * signs * [1, 2, 3, 4]
+    found[:, 4] = 1e-3  # one too many
+    match = match_columns(found, columns)
+    np.testing.assert_array_equal(match.order, order)
+    np.testing.assert_array_equal(match.signs, signs)
+    np.testing.assert_allclose(match.cosines, 1)
+
+
+def test_match_is_optimal_as_a_whole():
+    columns = np.array([[1.0, 0.0], [0.0, 1.0]])
+    found = np.array([[0.8, 0.6], [0.6, 0.0]])  # both nearest to the first axis
+    match = match_columns(found, columns)
+    np.testing.assert_array_equal(match.order, [1, 0])
+    np.testing.assert_allclose(match.cosines, [1, 0.6])
+
+
+def test_peak_memory_counts_what_was_allocated():
+    code = (
+        "import numpy as np; from clusterica.experiments._measures import peak_memory; "
+        "before = peak_memory(); np.ones(2**24); print(before, peak_memory())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    if "None" in done.stdout:
+        pytest.skip("this system does not tell")
+    before, after = (int(part) / 2**20 for part in done.stdout.split())  # MiB
+    assert 10 < before < 2000
+    assert 120 < after - before < 160  # 128 were taken

@@ -1,9 +1,15 @@
-"""Numbers for the papers' pictures: frequency, likeness and sparsity of filters, and angles."""
+"""Numbers for the papers' pictures: frequency, likeness and sparsity of filters, angles, matches."""
 
 from __future__ import annotations
 
+import re
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
 import numpy as np
 from scipy import stats
+from scipy.optimize import linear_sum_assignment
 
 
 def low_frequency_share(filters: np.ndarray, *, cutoff: float = 0.125) -> np.ndarray:
@@ -26,6 +32,33 @@ def low_frequency_share(filters: np.ndarray, *, cutoff: float = 0.125) -> np.nda
     along = np.fft.fftfreq(side)
     low = np.hypot(along[:, np.newaxis], along) <= cutoff
     return energy[:, low].sum(axis=1) / energy.sum(axis=(1, 2))
+
+
+def orientation_share(filters: np.ndarray) -> np.ndarray:
+    """Return |Σ E(f) exp(2iθ)| / Σ E(f) over the spatial frequencies f of each square filter.
+
+    E is the energy at a frequency and θ its direction, so that opposite directions are the same.
+
+    Parameters
+    ----------
+    filters : ndarray of shape (n_filters, p * p)
+        Grey filters, one a row; their means do not count.
+
+    Returns
+    -------
+    ndarray of shape (n_filters,)
+        0 for a filter without direction, 1 for a grating.
+    """
+    side = int(np.sqrt(filters.shape[1]))
+    energy = np.abs(np.fft.fft2(filters.reshape(-1, side, side))) ** 2
+    along = np.fft.fftfreq(side)
+    doubled = np.exp(2j * np.arctan2(along[:, np.newaxis], along))
+    # Half a cycle a pixel up is half a cycle down: such a frequency stands for two mirrored directions.
+    edge = np.abs(along) == 0.5
+    mixed = (edge[:, np.newaxis] & (along != 0)) | (edge & (along[:, np.newaxis] != 0))
+    doubled[mixed] = doubled[mixed].real
+    energy[:, 0, 0] = 0
+    return np.abs((energy * doubled).sum(axis=(1, 2))) / energy.sum(axis=(1, 2))
 
 
 def mean_absolute_cosine(rows: np.ndarray) -> float:
@@ -80,3 +113,56 @@ def worst_axis_angle(centers: np.ndarray, axes: np.ndarray) -> float:
     lines = axes / np.linalg.norm(axes, axis=1, keepdims=True)
     nearest = np.abs(lines @ unit.T).max(axis=1)
     return float(np.degrees(np.arccos(np.minimum(nearest, 1.0))).max())
+
+
+class Match(NamedTuple):
+    """Which of the columns found stands for which that was to be found."""
+
+    order: np.ndarray
+    """Index of the column found for each one to be found, of shape (n_columns,)."""
+    signs: np.ndarray
+    """1.0 or -1.0, by which it has to be multiplied, of shape (n_columns,)."""
+    cosines: np.ndarray
+    """|cos| of the angle between the two, of shape (n_columns,)."""
+
+
+def match_columns(found: np.ndarray, columns: np.ndarray) -> Match:
+    """Give each column of a matrix one of those found, so that the sum of |cos| is largest.
+
+    Parameters
+    ----------
+    found : ndarray of shape (n_features, n_found)
+        Columns in any order and sign, at least as many as there are to be found.
+    columns : ndarray of shape (n_features, n_columns)
+        Columns to be found.
+
+    Returns
+    -------
+    Match
+    """
+    wanted, unit = (M / np.linalg.norm(M, axis=0) for M in (columns, found))
+    cosines = wanted.T @ unit
+    rows, order = linear_sum_assignment(np.abs(cosines), maximize=True)
+    matched = cosines[rows, order]
+    return Match(order, np.where(matched < 0, -1.0, 1.0), np.abs(matched))
+
+
+def peak_memory() -> int | None:
+    """Return the most memory that this process has had so far, or None where it can't be told.
+
+    Returns
+    -------
+    int or None
+        Bytes in main memory, of the interpreter and all libraries as well.
+    """
+    status = Path("/proc/self/status")  # Linux; unlike the call below, without the parent's peak
+    if status.exists():
+        found = re.search(r"^VmHWM:\s+(\d+) kB$", status.read_text(), flags=re.MULTILINE)
+        if found is not None:
+            return 1024 * int(found[1])
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak  # bytes there, KiB elsewhere
