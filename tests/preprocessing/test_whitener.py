@@ -523,3 +523,13 @@ def test_a_failed_fit_leaves_the_model_usable():
     with pytest.raises(ValueError, match="NaN"):
         whitener.fit(np.full((3, 2), np.nan))
     np.testing.assert_array_equal(whitener.transform(X), Y)
+
+
+def test_small_directions_of_float32_rows_are_kept(rng):
+    """Condition 10,000: the smallest eigenvalue is 1e-8 of the largest, below the digits of float32."""
+    Q, _ = np.linalg.qr(rng.standard_normal((10, 10)))
+    X = rng.standard_normal((5000, 10)) @ np.diag(np.geomspace(1, 1e-4, 10)) @ Q.T
+    whitener = Whitener("pca", eps=0.0).fit(X.astype(np.float32))
+    assert whitener.rank_ == 10
+    Z = whitener.transform(X.astype(np.float32)).astype(np.float64)
+    np.testing.assert_allclose(np.cov(Z.T), np.eye(10), atol=5e-3)

@@ -51,14 +51,13 @@ class WhiteSpace:
 
 def white_space(rows: Rows, whitener: Whitener) -> WhiteSpace:
     """Return the space that a whitener spans, made exactly white: eps > 0 leaves less than unit variance."""
-    W, covariance, mean = (
-        to_host(a).astype(np.float64)
-        for a in (whitener.whitening_, whitener.covariance_, whitener.mean_)
-    )
+    W, mean = (to_host(a).astype(np.float64) for a in (whitener.whitening_, whitener.mean_))
     if whitener.method == "pca" and whitener.eps_ == 0:
         W = W[: whitener.rank_]
     else:
-        s = spectrum(W @ covariance @ W.T, precision=float(np.finfo(rows.dtype).eps))
+        # From the sums in float64: in the dtype of the rows, small variances would be lost.
+        covariance = whitener._moments.second / (rows.n_rows - 1)
+        s = spectrum(W @ covariance @ W.T, noise=4 * W.shape[0] ** 0.5 * np.finfo(rows.dtype).eps)
         W = whiten_by_spectrum(s, eps=0.0, n_components=s.rank, rotate_back=False).whitening @ W
     return WhiteSpace(rows, mean, W * np.sqrt(rows.n_rows / (rows.n_rows - 1)))
 

@@ -1,4 +1,8 @@
-"""Moments of a block about a fixed point a: n, sum (x - a), sum (x - a)(x - a)ᵀ; sums of them add up."""
+"""Moments of a block about a fixed point a: n, sum (x - a), sum (x - a)(x - a)ᵀ; sums of them add up.
+
+They are taken in float64 whatever the rows are: whitening divides by the root of the smallest eigenvalue,
+and a product of float32 numbers loses it where the features are far from independent.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from clusterica.ops.linalg import project, wide_row_energies
 
 
 class Moments(NamedTuple):
-    """Sums over rows about a point; the point is near the mean so that float32 keeps its digits."""
+    """Sums over rows about a point, which is near the mean so that digits are kept."""
 
     n: Array
     first: Array
@@ -19,8 +23,8 @@ class Moments(NamedTuple):
 
 def moments(X: Array, about: Array) -> Moments:
     """Return the moments of a block: count, shape (n_features,), shape (n_features, n_features)."""
-    centred = X - about
     xp = namespace_of(X)
+    centred = xp.astype(X, xp.float64) - xp.astype(about, xp.float64)
     n = xp.asarray(float(X.shape[0]), device=X.device)
     return Moments(n, xp.sum(centred, axis=0), centred.T @ centred)
 

@@ -27,8 +27,11 @@ class Spectrum(NamedTuple):
     rank: int
 
 
-def spectrum(covariance: Array, *, precision: float) -> Spectrum:
-    """Return the eigenvalues and eigenvectors of a covariance, and its rank at the data's precision."""
+def spectrum(covariance: Array, *, noise: float = 0.0) -> Spectrum:
+    """Return the eigenvalues and eigenvectors of a float64 covariance, and its rank.
+
+    ``noise`` is the variance that the rounding of the data itself may have brought in.
+    """
     xp = namespace_of(covariance)
     values, vectors = xp.linalg.eigh(covariance)
     values, vectors = xp.flip(values), xp.flip(vectors, axis=1)
@@ -36,7 +39,8 @@ def spectrum(covariance: Array, *, precision: float) -> Spectrum:
     largest = xp.argmax(xp.abs(vectors), axis=0)
     vectors = vectors * xp.sign(xp.take_along_axis(vectors, largest[None, :], axis=0))
     # Rounding of the sums moves an eigenvalue that should be zero by about this much.
-    smallest = float(xp.max(values)) * 4 * covariance.shape[0] ** 0.5 * precision
+    precision = float(xp.finfo(covariance.dtype).eps)
+    smallest = float(xp.max(values)) * 4 * covariance.shape[0] ** 0.5 * precision + noise
     rank = int(xp.sum(xp.astype(values > smallest, xp.int64)))
     return Spectrum(xp.clip(values, min=0), vectors, rank)
 

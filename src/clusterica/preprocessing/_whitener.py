@@ -225,7 +225,7 @@ class Whitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     def _learn(self, rows: Rows, total: Moments) -> None:
         """Set the fitted attributes from moments about the mean (their `first` is the mean)."""
         covariance = total.second / (total.n - 1)
-        s = spectrum(covariance, precision=float(np.finfo(rows.dtype).eps))
+        s = spectrum(covariance, noise=_rounding_variance(total, covariance, rows.dtype))
         mean_eigenvalue = float(namespace_of(s.values).mean(s.values))
         eps = self.eps if not isinstance(self.eps, str) else _percentage(self.eps) * mean_eigenvalue
         matrices = self._whitening(covariance, s, float(eps))
@@ -275,7 +275,13 @@ def _percentage(text: str) -> float:
 
 def _moments_about_mean(rows: Rows) -> Moments:
     """Return n, the mean, and the sums of products about it, in float64, from one walk."""
-    about = rows.glance().mean(axis=0, dtype=np.float64).astype(rows.dtype)
-    row_bytes = rows.n_features * rows.dtype.itemsize
-    total = map_reduce(moments, rows, about, row_bytes=row_bytes)
-    return about_mean(total, rows.place(about.astype(np.float64)))
+    about = rows.glance().mean(axis=0, dtype=np.float64)
+    total = map_reduce(moments, rows, about, row_bytes=16 * rows.n_features)
+    return about_mean(total, rows.place(about))
+
+
+def _rounding_variance(total: Moments, covariance: Array, dtype: np.dtype) -> float:
+    """Return the variance that numbers of this dtype may seem to have where they should depend on others."""
+    xp = namespace_of(covariance)
+    largest = float(xp.max(xp.linalg.diagonal(covariance) + total.first**2))
+    return 4 * covariance.shape[0] ** 0.5 * float(np.finfo(dtype).eps) ** 2 * largest

@@ -1,0 +1,100 @@
+"""Sums over rows for linear classifiers with margins ``m = x Aᵀ + c``: loss ``sum s r²`` and ``sum s t r x``.
+
+The residuals are ``r = 1 - t m`` for targets ``t = ±1``, cut off at 0 for the hinge.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from clusterica.arrays import namespace_of
+from clusterica.arrays._namespace import Array
+
+
+class FeatureSums(NamedTuple):
+    """Weighted sums over rows about a point: of ones, of features, and of their squares."""
+
+    weight: Array
+    first: Array
+    second: Array
+
+
+def feature_sums(X: Array, about: Array, weights: Array) -> FeatureSums:
+    """Return ``sum w``, ``sum w (x - a)`` and ``sum w (x - a)²``, the last two of shape (n_features,)."""
+    xp = namespace_of(X)
+    centred = X - about
+    weight = xp.sum(xp.astype(weights, xp.float64))
+    return FeatureSums(weight, weights @ centred, weights @ (centred * centred))
+
+
+class MarginSums(NamedTuple):
+    """Loss of every class, its pull ``sum s t r x`` on the weights, and ``sum s t r`` on the intercept.
+
+    Shapes (n_targets,), (n_targets, n_features) and (n_targets,).
+    """
+
+    loss: Array
+    pull: Array
+    lift: Array
+
+
+def margin_sums(
+    X: Array,
+    A: Array,
+    c: Array,
+    about: Array | None,
+    targets: Array,
+    codes: Array,
+    weights: Array,
+    *,
+    hinge: bool,
+) -> MarginSums:
+    """Return the loss of one-vs-rest margins over a block, and its derivatives, in one go.
+
+    Parameters
+    ----------
+    X : array of shape (n_rows, n_features)
+        The block.
+    A, c : arrays of shape (n_targets, n_features) and (n_targets,)
+        The classifiers: ``m = (x - about) Aᵀ + c``.
+    about : array of shape (n_features,) or None
+        A point that is taken from the rows first, where their mean is so far away that digits are lost.
+    targets : integer array of shape (n_targets,)
+        The class that each classifier tells from the rest.
+    codes : integer array of shape (n_rows,)
+        The class of each row.
+    weights : array of shape (n_rows,)
+        Weight s of each row.
+    hinge : bool
+        Whether a residual below 0 counts as 0: squared hinge; otherwise least squares.
+    """
+    xp = namespace_of(X)
+    X = X if about is None else X - about
+    sign = 2 * xp.astype(codes[:, None] == targets[None, :], X.dtype) - 1
+    residual = 1 - sign * (X @ A.T + c)
+    if hinge:
+        residual = xp.clip(residual, min=0)
+    weighted = residual * weights[:, None]
+    loss = xp.sum(xp.astype(weighted * residual, xp.float64), axis=0)
+    weighted = weighted * sign
+    return MarginSums(loss, weighted.T @ X, xp.sum(xp.astype(weighted, xp.float64), axis=0))
+
+
+def weighted_rows(X: Array, about: Array | None, weights: Array) -> tuple[Array, Array]:
+    """Return ``sum a (x - about)`` and ``sum a`` for weights a of shape (n_rows, n_targets)."""
+    xp = namespace_of(X)
+    X = X if about is None else X - about
+    return weights.T @ X, xp.sum(xp.astype(weights, xp.float64), axis=0)
+
+
+def decisions(X: Array, A: Array, c: Array, about: Array | None) -> Array:
+    """Return the margins of a block, shape (n_rows, n_targets)."""
+    return (X if about is None else X - about) @ A.T + c
+
+
+def winners(scores: Array) -> Array:
+    """Return the code of the class with the largest margin; of two classes, by the sign of the one."""
+    xp = namespace_of(scores)
+    if scores.shape[1] == 1:
+        return xp.astype(scores[:, 0] > 0, xp.int64)
+    return xp.astype(xp.argmax(scores, axis=1), xp.int64)

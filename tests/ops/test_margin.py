@@ -1,0 +1,108 @@
+"""Sums of margins against loops over single rows, and their gradients against finite differences."""
+
+import numpy as np
+import pytest
+
+from clusterica.arrays import to_host
+from clusterica.ops.margin import (
+    decisions,
+    feature_sums,
+    margin_sums,
+    weighted_rows,
+    winners,
+)
+
+
+@pytest.fixture
+def block(rng):
+    """Rows, classifiers of 3 classes, a point to shift by, codes and weights."""
+    n, d, k = 40, 5, 3
+    return {
+        "X": rng.normal(size=(n, d)) + 2,
+        "A": rng.normal(size=(k, d)),
+        "c": rng.normal(size=k),
+        "about": rng.normal(size=d),
+        "targets": np.arange(k, dtype=np.int32),
+        "codes": rng.integers(k, size=n).astype(np.int32),
+        "weights": rng.uniform(size=n),
+    }
+
+
+def by_loop(b, hinge, shifted):
+    loss, pull, lift = np.zeros(3), np.zeros((3, 5)), np.zeros(3)
+    for x, code, weight in zip(b["X"], b["codes"], b["weights"], strict=True):
+        x = x - b["about"] if shifted else x
+        for k in range(3):
+            t = 1 if code == k else -1
+            r = 1 - t * (x @ b["A"][k] + b["c"][k])
+            r = max(0, r) if hinge else r
+            loss[k] += weight * r**2
+            pull[k] += weight * t * r * x
+            lift[k] += weight * t * r
+    return loss, pull, lift
+
+
+@pytest.mark.parametrize("hinge", [True, False])
+@pytest.mark.parametrize("shifted", [True, False])
+def test_margin_sums(put, block, hinge, shifted):
+    placed = {name: put(value) for name, value in block.items()}
+    placed["about"] = placed["about"] if shifted else None
+    sums = margin_sums(**placed, hinge=hinge)
+    for value, expected in zip(sums, by_loop(block, hinge, shifted), strict=True):
+        np.testing.assert_allclose(to_host(value), expected, rtol=1e-12)
+
+
+def test_margin_sums_by_hand():
+    """Rows 0 and 2 on a line, classifier m = x: of class 1, residuals 1 and 0; of the other, 1 and 3."""
+    X, one, zero = np.array([[0.0], [2.0]]), np.ones((1, 1)), np.zeros(1)
+    target, equal = np.array([1]), np.ones(2)
+    inside = margin_sums(X, one, zero, None, target, np.array([1, 1]), equal, hinge=True)
+    assert [float(v.sum()) for v in inside] == [1, 0, 1]
+    outside = margin_sums(X, one, zero, None, target, np.array([0, 0]), equal, hinge=True)
+    assert [float(v.sum()) for v in outside] == [10, -6, -4]
+
+
+@pytest.mark.parametrize("hinge", [True, False])
+def test_pull_is_the_gradient(block, hinge):
+    step, moves = 1e-6, np.eye(5)
+    sums = margin_sums(**block, hinge=hinge)
+    for j in range(5):
+        up, down = (
+            margin_sums(**(block | {"A": block["A"] + s * step * moves[j]}), hinge=hinge).loss
+            for s in (1, -1)
+        )
+        # d/dw of sum s r² is -2 sum s t r x.
+        np.testing.assert_allclose((up - down) / (2 * step), -2 * sums.pull[:, j], rtol=1e-4)
+    up, down = (
+        margin_sums(**(block | {"c": block["c"] + s * step}), hinge=hinge).loss for s in (1, -1)
+    )
+    np.testing.assert_allclose((up - down) / (2 * step), -2 * sums.lift, rtol=1e-4)
+
+
+def test_feature_sums(put, block):
+    X, a, w = block["X"], block["about"], block["weights"]
+    sums = feature_sums(put(X), put(a), put(w))
+    assert float(sums.weight) == pytest.approx(w.sum())
+    expected = sum(wi * (x - a) for wi, x in zip(w, X, strict=True))
+    np.testing.assert_allclose(to_host(sums.first), expected, rtol=1e-12)
+    expected = sum(wi * (x - a) ** 2 for wi, x in zip(w, X, strict=True))
+    np.testing.assert_allclose(to_host(sums.second), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("shifted", [True, False])
+def test_weighted_rows(put, block, rng, shifted):
+    X, weights = block["X"], rng.normal(size=(40, 3))
+    about = block["about"] if shifted else np.zeros(5)
+    pull, lift = weighted_rows(put(X), put(about) if shifted else None, put(weights))
+    expected = sum(np.outer(w, x - about) for w, x in zip(weights, X, strict=True))
+    np.testing.assert_allclose(to_host(pull), expected, rtol=1e-12)
+    np.testing.assert_allclose(to_host(lift), weights.sum(axis=0), rtol=1e-12)
+
+
+def test_decisions_and_winners(put, block):
+    scores = decisions(*(put(block[name]) for name in ("X", "A", "c", "about")))
+    expected = (block["X"] - block["about"]) @ block["A"].T + block["c"]
+    np.testing.assert_allclose(to_host(scores), expected, atol=1e-12)
+    np.testing.assert_array_equal(to_host(winners(scores)), expected.argmax(axis=1))
+    of_two = winners(put(np.array([[-1.0], [0.0], [2.0]])))
+    np.testing.assert_array_equal(to_host(of_two), [0, 0, 1])
