@@ -3,7 +3,8 @@
 from importlib.metadata import version as _version
 
 from clusterica.arrays import config_context, get_config, set_config
+from clusterica.io import load, save
 
 __version__ = _version("clusterica")
 
-__all__ = ["__version__", "config_context", "get_config", "set_config"]
+__all__ = ["__version__", "config_context", "get_config", "load", "save", "set_config"]

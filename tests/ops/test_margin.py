@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from clusterica.arrays import to_host
+from clusterica.ops.cpu.margin import margin_sums as compiled_margin_sums
 from clusterica.ops.margin import (
     decisions,
     feature_sums,
@@ -50,6 +51,46 @@ def test_margin_sums(put, block, hinge, shifted):
     sums = margin_sums(**placed, hinge=hinge)
     for value, expected in zip(sums, by_loop(block, hinge, shifted), strict=True):
         np.testing.assert_allclose(to_host(value), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("hinge", [True, False])
+@pytest.mark.parametrize("n_targets", [1, 2, 5])
+@pytest.mark.parametrize("n", [1, 5, 6, 48, 49, 301])
+def test_compiled_twin(rng, n, n_targets, hinge, dtype):
+    """Whole tiles, parts of tiles, and an odd number of classifiers."""
+    d = 37
+    arguments = {
+        "X": rng.normal(size=(n, d)).astype(dtype),
+        "A": rng.normal(size=(n_targets, d)).astype(dtype) / 6,
+        "c": rng.normal(size=n_targets).astype(dtype),
+        "targets": rng.permutation(n_targets).astype(np.int32),
+        "codes": rng.integers(n_targets, size=n).astype(np.int32),
+        "weights": rng.uniform(size=n).astype(dtype),
+    }
+    sums = compiled_margin_sums(**arguments, hinge=hinge)
+    expected = margin_sums(**arguments, about=None, hinge=hinge)
+    for value, other in zip(sums, expected, strict=True):
+        assert value.shape == other.shape
+        np.testing.assert_allclose(
+            value, other, rtol=1e-5, atol=1e-4 if dtype == np.float32 else 1e-11
+        )
+
+
+def test_compiled_twin_is_used_for_large_blocks(rng, monkeypatch):
+    used = []
+
+    def twin(X, A, *args, hinge):
+        used.append(X.shape)
+        return A, A, A
+
+    monkeypatch.setattr("clusterica.ops.cpu.margin.margin_sums", twin)
+    small, large = (rng.normal(size=(n, 64)) for n in (100, 5000))
+    for X in (small, large):
+        n = len(X)
+        codes, weights = np.zeros(n, np.int32), np.ones(n)
+        margin_sums(X, np.ones((1, 64)), np.zeros(1), None, np.ones(1), codes, weights, hinge=True)
+    assert used == [(5000, 64)]
 
 
 def test_margin_sums_by_hand():

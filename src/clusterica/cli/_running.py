@@ -21,7 +21,8 @@ def ready(name: str, *, output: Path) -> Experiment:
     except LookupError as error:
         stop(str(error), code=2)
     try:
-        check_matplotlib(f"Experiment {experiment.name}")
+        if experiment.draws:
+            check_matplotlib(f"Experiment {experiment.name}")
         output.mkdir(parents=True, exist_ok=True)
     except ImportError as error:
         stop(str(error))

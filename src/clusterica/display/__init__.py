@@ -4,12 +4,16 @@ from clusterica.display._centers import CentersDisplay
 from clusterica.display._density import DensityDisplay
 from clusterica.display._filters import FiltersDisplay
 from clusterica.display._mpl import check_matplotlib
+from clusterica.display._sizes import ClusterSizesDisplay
+from clusterica.display._stages import StagesDisplay
 from clusterica.display._tiles import tile_images
 
 __all__ = [
     "CentersDisplay",
+    "ClusterSizesDisplay",
     "DensityDisplay",
     "FiltersDisplay",
+    "StagesDisplay",
     "check_matplotlib",
     "tile_images",
 ]

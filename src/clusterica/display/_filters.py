@@ -8,14 +8,20 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from clusterica.arrays import to_host
-from clusterica.display._learned import learned_patterns, learned_rows
+from clusterica.display._learned import (
+    image_filters,
+    learned_patterns,
+    learned_rows,
+    picture_shape,
+    turned_to_zca,
+)
 from clusterica.display._mpl import axes_or_new
 from clusterica.display._tiles import tile_images
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-SHOWS = ("patterns", "filters")
+SHOWS = ("patterns", "filters", "whitened")
 
 
 class FiltersDisplay:
@@ -52,6 +58,7 @@ class FiltersDisplay:
         whitener: Any = None,
         show: str = "patterns",
         shape: tuple[int, ...] | None = None,
+        region: int = 0,
         n_columns: int | None = None,
         scale: str = "each",
         title: str | None = None,
@@ -63,17 +70,20 @@ class FiltersDisplay:
         ----------
         estimator : object
             A fitted estimator with ``cluster_centers_`` or ``components_``, such as a clusterer or an
-            ICA.
+            ICA, or :class:`~clusterica.images.ImageFeatures`, which has a whitener of its own.
         whitener : Whitener, default=None
             The fitted whitener whose output the estimator saw. With it, the rows are brought
             back to pixels; without it, they are shown as they are, which suits ZCA whitening.
-        show : {"patterns", "filters"}, default="patterns"
+        show : {"patterns", "filters", "whitened"}, default="patterns"
             Of an ICA, the columns of ``mixing_`` or the rows of ``components_``. With a whitener,
-            the pattern of pixels that whitens to a row d, or the filter of pixels whose response is
-            that of d to the whitened pixels. Filters carry the high frequencies that whitening
-            amplifies. Without either both are the same.
+            the pattern of pixels that whitens to a row d, the filter of pixels whose response is
+            that of d to the whitened pixels, or d itself, in the space of whitened pixels. Filters
+            carry the high frequencies that whitening amplifies. Without either all are the same.
         shape : tuple (height, width) or (height, width, 3), default=None
-            Shape of a filter as a picture, by default a square.
+            Shape of a filter as a picture, by default that of the patches of image features, else a
+            square.
+        region : int, default=0
+            The region whose filters are meant, if image features have several.
         n_columns : int, default=None
             Number of tiles side by side.
         scale : {"each", "all"}, default="each"
@@ -88,7 +98,11 @@ class FiltersDisplay:
         FiltersDisplay
         """
         _check_show(show)
-        rows = learned_patterns(estimator) if show == "patterns" else learned_rows(estimator)
+        if hasattr(estimator, "patch_shape_"):  # fitted image features
+            rows = image_filters(estimator, show=show, region=region)
+            shape = picture_shape(estimator.patch_shape_) if shape is None else shape
+        else:
+            rows = learned_patterns(estimator) if show == "patterns" else learned_rows(estimator)
         if whitener is not None:
             rows = to_pixels(rows, whitener=whitener, show=show)
         display = cls(rows, shape=shape)
@@ -136,8 +150,10 @@ class FiltersDisplay:
 
 
 def to_pixels(rows: np.ndarray, *, whitener: Any, show: str) -> np.ndarray:
-    """Bring rows of whitened space back to pixels, as patterns W⁻¹d or filters Wᵀd."""
+    """Bring rows of whitened space back to pixels, as patterns W⁻¹d or filters Wᵀd, or turn them to ZCA."""
     _check_show(show)
+    if show == "whitened":
+        return turned_to_zca(rows, whitener)
     if show == "patterns":
         return rows @ to_host(whitener.dewhitening_).T
     return rows @ to_host(whitener.whitening_)

@@ -1,4 +1,4 @@
-"""The rows that an estimator learned, as a NumPy matrix on the host."""
+"""The rows that an estimator learned, as a NumPy matrix on the host, in the space they are to be seen in."""
 
 from __future__ import annotations
 
@@ -73,3 +73,54 @@ def learned_centers(estimator: Any) -> np.ndarray:
     if hasattr(estimator, "mixing_centroids_"):
         return np.asarray(to_host(estimator.mixing_centroids_))
     return learned_patterns(estimator)
+
+
+def image_filters(features: Any, *, show: str, region: int = 0) -> np.ndarray:
+    """Return the filters of fitted image features, as rows that look like patches.
+
+    Parameters
+    ----------
+    features : ImageFeatures
+        Fitted.
+    show : {"patterns", "filters", "whitened"}
+        Patterns of pixels that whiten to the filters, filters of pixels, or filters of whitened patches.
+    region : int, default=0
+        The region whose filters are meant, if there are several.
+
+    Returns
+    -------
+    ndarray of shape (n_filters, patch_size * patch_size * channels)
+    """
+    if show == "whitened":
+        rows = np.asarray(to_host(of_region(features.filters_, region)))
+        return turned_to_zca(rows, of_region(features.whitener_, region))
+    found = features.pixel_patterns_ if show == "patterns" else features.pixel_filters_
+    return np.asarray(to_host(of_region(found, region)))
+
+
+def of_region(values: Any, region: int) -> Any:
+    """Return what belongs to a region, of what there may be one of for each."""
+    return values[region] if isinstance(values, list) else values
+
+
+def picture_shape(patch_shape: tuple[int, int, int]) -> tuple[int, ...]:
+    """Return the shape of a patch as a picture: without channels if it is grey."""
+    if patch_shape[2] not in (1, 3):
+        raise ValueError(
+            f"patches have {patch_shape[2]} channels; those of 1 or 3 make a picture. Fit on some of the "
+            "channels, or choose columns yourself and draw them with tile_images."
+        )
+    return patch_shape[:2] if patch_shape[2] == 1 else patch_shape
+
+
+def turned_to_zca(rows: np.ndarray, whitener: Any) -> np.ndarray:
+    """Turn whitened rows to where ZCA would have put them, so that they look like the data.
+
+    All whitening matrices differ by a rotation: T = Q T_zca, where Q is the orthogonal factor of the
+    transposed inverse. Rows of a step without an inverse matrix are left as they are.
+    """
+    if getattr(whitener, "dewhitening_", None) is None:
+        return rows
+    back = np.asarray(to_host(whitener.dewhitening_), dtype=np.float64)
+    U, _, Vt = np.linalg.svd(back, full_matrices=False)
+    return rows @ (U @ Vt).T

@@ -28,11 +28,11 @@ def check_matplotlib(what: str) -> None:
         )
 
 
-def axes_or_new(ax: Axes | None, *, what: str) -> Axes:
-    """Return the given axes, or those of a new pyplot figure."""
+def axes_or_new(ax: Axes | None, *, what: str, size: tuple[float, float] | None = None) -> Axes:
+    """Return the given axes, or those of a new pyplot figure, of a size in inches."""
     check_matplotlib(what)
     if ax is not None:
         return ax
     from matplotlib import pyplot
 
-    return pyplot.subplots(layout="constrained")[1]
+    return pyplot.subplots(figsize=size, layout="constrained")[1]

@@ -53,10 +53,17 @@ def tile_images(
     rows = np.asarray(filters, dtype=np.float64)
     _check(rows, scale=scale, pad=pad, n_columns=n_columns)
     shape = image_shape(rows.shape[1], shape=shape)
-    tiles = _to_unit_range(rows, scale=scale).reshape(len(rows), shape[0], shape[1], -1)
-
     across = math.ceil(math.sqrt(len(rows))) if n_columns is None else n_columns
-    down = math.ceil(len(rows) / across)
+    values = _to_unit_range(rows, scale=scale)
+    return lay_out(values, shape=shape, n_columns=across, pad=pad, background=background)
+
+
+def lay_out(
+    values: np.ndarray, *, shape: tuple[int, ...], n_columns: int, pad: int, background: float = 1.0
+) -> np.ndarray:
+    """Make one picture of rows of values from 0 to 1, a tile of this shape a row."""
+    tiles = values.reshape(len(values), shape[0], shape[1], -1)
+    down, across = math.ceil(len(tiles) / n_columns), n_columns
     height, width, channels = tiles.shape[1:]
     step_y, step_x = height + pad, width + pad
     picture = np.full((down * step_y + pad, across * step_x + pad, channels), background)

@@ -30,9 +30,13 @@ class Experiment(NamedTuple):
     """What the paper says it shows."""
     run: Run
     """The function that repeats it."""
+    draws: bool = True
+    """Whether it makes pictures, and so needs matplotlib."""
 
 
-def experiment(name: str, *, title: str, paper: str, claim: str) -> Callable[[Run], Run]:
+def experiment(
+    name: str, *, title: str, paper: str, claim: str, draws: bool = True
+) -> Callable[[Run], Run]:
     """Register the decorated function as an experiment.
 
     Parameters
@@ -45,6 +49,8 @@ def experiment(name: str, *, title: str, paper: str, claim: str) -> Callable[[Ru
         Where it was printed.
     claim : str
         What the paper says it shows.
+    draws : bool, default=True
+        Whether it makes pictures, and so needs matplotlib.
 
     Returns
     -------
@@ -59,7 +65,7 @@ def experiment(name: str, *, title: str, paper: str, claim: str) -> Callable[[Ru
                 f"experiment {name!r} is already registered by {known.run.__module__}; "
                 "give the new one another name."
             )
-        _registered[name.lower()] = Experiment(name, title, paper, claim, run)
+        _registered[name.lower()] = Experiment(name, title, paper, claim, run, draws)
         return run
 
     return register

@@ -71,7 +71,8 @@ def run(
     Outcome
     """
     chosen = find(name)
-    check_matplotlib(f"Experiment {chosen.name}")  # before the work, not after it
+    if chosen.draws:
+        check_matplotlib(f"Experiment {chosen.name}")  # before the work, not after it
     folder = Path(output).absolute()
     folder.mkdir(parents=True, exist_ok=True)
     context = Context(

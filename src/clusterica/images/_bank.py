@@ -13,6 +13,7 @@ from sklearn.utils import get_tags
 from clusterica.arrays import namespace_of, to_host
 from clusterica.arrays._namespace import Array, to_like
 from clusterica.cluster import SphericalKMeans
+from clusterica.cluster._sizes import cluster_sizes, near_empty
 from clusterica.images._sampling import Sample
 from clusterica.ops.linalg import row_energies, unit_rows
 from clusterica.preprocessing import ContrastNormalizer, Whitener
@@ -21,7 +22,6 @@ LEARNERS = ("spherical-k-means", "patches")
 _LEARNED = ("cluster_centers_", "components_")  # one learned vector a row
 _SIZES = ("n_clusters", "n_components")
 
-_NEAR_EMPTY = 0.01  # share of the mean size under which a cluster is near-empty
 _MANY = 0.1
 _FEW_PATCHES = 50  # for each filter
 _MANY_FEATURES = 500
@@ -206,14 +206,11 @@ def _warn_if_constant(rows: Array) -> None:
 
 def _warn_if_near_empty(learner: Any, rows: Array) -> None:
     """Warn, and say why that may be, if many clusters hold next to nothing (Coates & Ng, note 1)."""
-    counts = getattr(learner, "counts_", None)
-    if counts is None and hasattr(learner, "cluster_centers_") and hasattr(learner, "labels_"):
-        counts = np.bincount(to_host(learner.labels_), minlength=len(learner.cluster_centers_))
-    if counts is None:
+    sizes = cluster_sizes(learner)
+    if sizes is None:
         return
-    counts = to_host(counts)
-    (n, d), k = rows.shape, len(counts)
-    n_small = int((counts <= max(1, _NEAR_EMPTY * n / k)).sum())
+    (n, d), k = rows.shape, len(sizes)
+    n_small = int(near_empty(sizes).sum())
     if n_small <= _MANY * k:
         return
     causes = ["the epsilon of the whitening or of the normalisation is too small or too large"]

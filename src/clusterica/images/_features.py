@@ -283,7 +283,7 @@ class ImageFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
     @property
     def pixel_filters_(self) -> Any:
-        """Filters of normalised pixels, D T: they respond as filters_ do to whitened patches."""
+        """Filters of normalised pixels, D T: they respond as ``filters_`` do to whitened patches."""
         check_is_fitted(self, "n_features_out_")
         return _one_or_all([in_pixels(bank, patterns=False) for bank in self._banks()])
 

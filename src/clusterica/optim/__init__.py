@@ -2,6 +2,7 @@
 
 from clusterica.optim._lbfgs import LBFGS, Evaluation
 from clusterica.optim._loop import LoopResult, LoopState, Step, iterate
+from clusterica.optim._many_lbfgs import ManyLBFGS, Values
 from clusterica.optim._progress import Progress, fit_progress
 from clusterica.optim._restarts import best_of
 
@@ -10,8 +11,10 @@ __all__ = [
     "Evaluation",
     "LoopResult",
     "LoopState",
+    "ManyLBFGS",
     "Progress",
     "Step",
+    "Values",
     "best_of",
     "fit_progress",
     "iterate",

@@ -1,0 +1,185 @@
+"""Patches x after every step: raw, normalised, whitened, and ``(dᵀx) d`` of the best filter d."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from clusterica.arrays import to_host
+from clusterica.display._learned import of_region, picture_shape, turned_to_zca
+from clusterica.display._mpl import axes_or_new
+from clusterica.display._tiles import image_shape, lay_out
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_LABELS = {"raw": "raw", "normalized": "normalised", "whitened": "whitened"}
+_BEST = "best filter"
+_PEAK = 0.995  # quantile of the values that are told apart; the few beyond it are black or white
+
+
+class StagesDisplay:
+    """Patches after every step of :class:`~clusterica.images.ImageFeatures`, one patch a column.
+
+    What to look for [1]_: after normalisation patches of one contrast; after whitening sharp edges, with
+    neither noise (a larger eps helps) nor slow undulation (a smaller one). The last line is each
+    whitened patch as the filter nearest to it explains it, on the same scale of greys.
+
+    Make one with :meth:`from_estimator`, or from patches by the names of the steps.
+
+    Parameters
+    ----------
+    stages : dict of str to array of shape (n_patches, n_features)
+        Rows of pixels, by the name of the step they come from, in the order of the steps. The values of
+        "raw" fill the range of greys; zero is grey in all other steps.
+    shape : tuple (height, width) or (height, width, 3), default=None
+        Shape of a patch as a picture, by default a square.
+
+    Attributes
+    ----------
+    image_ : matplotlib AxesImage
+        The picture.
+    ax_ : matplotlib Axes
+        Axes with the picture; their labels name the steps.
+    figure_ : matplotlib Figure
+        Figure that holds them.
+
+    References
+    ----------
+    .. [1] A. Coates and A. Y. Ng, "Learning feature representations with K-means", 2012, section 2.1.
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> from clusterica.datasets import load_digits_images
+    >>> from clusterica.display import StagesDisplay
+    >>> from clusterica.images import ImageFeatures, sample_patches
+    >>> X = load_digits_images().images
+    >>> features = ImageFeatures(16, patch_size=4, n_patches=5000, random_state=0).fit(X)
+    >>> patches = sample_patches(X, 12, patch_size=4, random_state=1)
+    >>> display = StagesDisplay.from_estimator(features, patches, ax=Figure().subplots())
+    >>> list(display.stages)
+    ['raw', 'normalized', 'whitened', 'best filter']
+    """
+
+    def __init__(
+        self, stages: Mapping[str, ArrayLike], *, shape: tuple[int, ...] | None = None
+    ) -> None:
+        self.stages = stages
+        self.shape = shape
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        patches: Any,
+        *,
+        max_patches: int = 16,
+        region: int = 0,
+        title: str | None = None,
+        ax: Axes | None = None,
+    ) -> StagesDisplay:
+        """Show what fitted image features make of patches.
+
+        Parameters
+        ----------
+        estimator : ImageFeatures
+            Fitted.
+        patches : array of shape (n_patches, patch_size * patch_size * channels)
+            Rows of pixels, such as :func:`~clusterica.images.sample_patches` gives.
+        max_patches : int, default=16
+            The most patches to show, the first ones.
+        region : int, default=0
+            The region whose filters are meant, if there are several.
+        title : str, default=None
+            Title of the axes.
+        ax : matplotlib Axes, default=None
+            Where to draw; a new figure by default.
+
+        Returns
+        -------
+        StagesDisplay
+        """
+        if max_patches < 1:
+            raise ValueError(f"max_patches is {max_patches!r}; it must be at least 1.")
+        found = estimator.stages(patches[:max_patches], region=region)
+        rows = {name: np.asarray(to_host(found[name])) for name in _LABELS if name in found}
+        filters = of_region(getattr(estimator, "filters_", None), region)
+        if filters is not None:
+            last = list(rows.values())[-1]
+            rows[_BEST] = _explained(last, np.asarray(to_host(filters)))
+        for name in {"whitened", _BEST} & set(rows):
+            rows[name] = turned_to_zca(rows[name], of_region(estimator.whitener_, region))
+        n_features = rows["raw"].shape[1]
+        # A step that changes the number of features leaves nothing that looks like a patch.
+        shown = {name: values for name, values in rows.items() if values.shape[1] == n_features}
+        return cls(shown, shape=picture_shape(estimator.patch_shape_)).plot(ax=ax, title=title)
+
+    def plot(
+        self, *, ax: Axes | None = None, pad: int = 1, title: str | None = None
+    ) -> StagesDisplay:
+        """Draw a line of tiles for every step.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where to draw; a new figure by default.
+        pad : int, default=1
+            Pixels between tiles.
+        title : str, default=None
+            Title of the axes.
+
+        Returns
+        -------
+        StagesDisplay
+            Itself, with ``image_``, ``ax_`` and ``figure_``.
+        """
+        rows = {name: np.asarray(values, np.float64) for name, values in self.stages.items()}
+        sizes = {values.shape for values in rows.values()}
+        if len(sizes) != 1 or len(next(iter(sizes))) != 2:
+            raise ValueError(
+                f"stages have the shapes {sorted(sizes)}; all must have one, (n_patches, n_features)."
+            )
+        ((n, n_features),) = sizes
+        shape = image_shape(n_features, shape=self.shape)
+        greys = np.concatenate(_greys(rows))
+        picture = lay_out(greys, shape=shape, n_columns=n, pad=pad)
+
+        height = 0.6 + 7.0 * picture.shape[0] / picture.shape[1]  # wide and low, as the picture is
+        self.ax_ = axes_or_new(ax, what="StagesDisplay", size=(8.0, height))
+        self.figure_ = self.ax_.figure
+        self.image_ = self.ax_.imshow(picture, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+        middles = pad + shape[0] / 2 - 0.5 + (shape[0] + pad) * np.arange(len(rows))
+        self.ax_.set_yticks(middles, [_LABELS.get(name, name) for name in rows])
+        self.ax_.set_xticks([])
+        self.ax_.tick_params(axis="y", length=0)
+        self.ax_.spines[:].set_visible(False)
+        if title is not None:
+            self.ax_.set_title(title)
+        return self
+
+
+def _explained(rows: np.ndarray, filters: np.ndarray) -> np.ndarray:
+    """Return each row as a multiple of the one filter that is nearest to its line."""
+    lengths = np.linalg.norm(filters, axis=1, keepdims=True)
+    unit = np.divide(filters, lengths, out=np.zeros_like(filters), where=lengths > 0)
+    gains = rows @ unit.T
+    best = np.abs(gains).argmax(axis=1)
+    return gains[np.arange(len(rows)), best, np.newaxis] * unit[best]
+
+
+def _greys(rows: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+    """Return values from 0 to 1: raw ones over their range, others about zero on the scale of their step."""
+    found, peak = [], 0.0
+    for name, values in rows.items():
+        if name == "raw":
+            low, width = values.min(), np.ptp(values)
+            found.append((values - low) / width if width > 0 else np.full_like(values, 0.5))
+            continue
+        if name != _BEST or peak == 0.0:  # that one keeps the scale of what it explains
+            peak = float(np.quantile(np.abs(values), _PEAK))
+        found.append(0.5 + np.clip(values / peak, -1, 1) / 2 if peak > 0 else 0 * values + 0.5)
+    return found

@@ -1,0 +1,251 @@
+"""Recognition of images as the papers do it: filters, codes, pooling, and a linear SVM."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from clusterica.arrays import namespace_of, to_host
+from clusterica.datasets import ImageSet, load_cifar10, load_digits_images, load_stl10
+from clusterica.experiments._context import Context
+from clusterica.images import ImageFeatures
+from clusterica.linear import LinearSVC
+from clusterica.preprocessing import ContrastNormalizer, Whitener
+
+
+class Labeled(NamedTuple):
+    """Images and their labels; the images may be on a device."""
+
+    images: Any
+    labels: np.ndarray
+
+
+class Split(NamedTuple):
+    """Images to train on and images to be scored once."""
+
+    train: Labeled
+    test: Labeled
+    name: str
+    """What the images are, for the table."""
+
+
+class Outcome(NamedTuple):
+    """How well one method did, how long its parts took, and the strength C that validation chose."""
+
+    accuracy: float
+    learn_seconds: float
+    encode_seconds: float
+    head_seconds: float
+    C: float
+    n_features: int
+    head_passes: int
+
+
+def cifar10(ctx: Context) -> Split:
+    """Return all of CIFAR-10, or without its files in a quick run the digits of scikit-learn."""
+    if ctx.data is None and ctx.quick:
+        return _digits(ctx)
+    train, test = (load_cifar10(_folder(ctx, "CIFAR-10"), split=s) for s in ("train", "test"))
+    if ctx.quick:
+        train, test = _head(train, 2000), _head(test, 1000)
+    return Split(_labeled(ctx, train), _labeled(ctx, test), "CIFAR-10")
+
+
+def stl10(ctx: Context) -> tuple[Labeled, tuple[np.ndarray, ...], str]:
+    """Return the training images of STL-10 and their ten folds, or digits with folds in a quick run."""
+    if ctx.data is None and ctx.quick:
+        digits = _digits(ctx)
+        rng = np.random.default_rng(ctx.seed)
+        n = len(digits.train.labels)
+        return digits.train, tuple(np.sort(rng.permutation(n)[:400]) for _ in range(3)), digits.name
+    found = load_stl10(_folder(ctx, "STL-10"), split="train")
+    assert found.folds is not None
+    folds = found.folds[:2] if ctx.quick else found.folds
+    return _labeled(ctx, found), folds, "STL-10"
+
+
+def evaluate(
+    features: ImageFeatures,
+    split: Split,
+    *,
+    head: LinearSVC | None = None,
+    mirrored: bool = False,
+) -> Outcome:
+    """Learn filters from the training images, train the head on their features, score the test images.
+
+    Parameters
+    ----------
+    features : ImageFeatures
+        To be fitted.
+    split : Split
+        The images.
+    head : LinearSVC, optional
+        To be fitted; by default its C is chosen on a part of the training images.
+    mirrored : bool, default=False
+        Whether the head also sees the training images mirrored left to right.
+    """
+    head = LinearSVC(C="auto", random_state=0) if head is None else head
+    train, test = split.train, split.test
+    with _clock(train.images) as learn:
+        features.fit(train.images)
+    with _clock(train.images) as encode:
+        X, y = encode_training(features, train, mirrored=mirrored)
+        X_test = features.transform(test.images)
+    with _clock(train.images) as fit:
+        head.fit(X, y)
+    accuracy = float((to_host(head.predict(X_test)) == test.labels).mean())
+    return Outcome(
+        accuracy, learn[0], encode[0], fit[0], float(head.C_), X.shape[1], int(head.n_iter_)
+    )
+
+
+class Constants(NamedTuple):
+    """The constants of the first two steps: added to the variance of a patch, and to every eigenvalue."""
+
+    contrast: float = 10.0
+    whitening: float = 0.1
+
+    def steps(self) -> dict[str, Any]:
+        """Return them as settings of :class:`ImageFeatures`."""
+        return {
+            "normalizer": ContrastNormalizer(self.contrast),
+            "whitener": Whitener(eps=self.whitening),
+        }
+
+
+# From the values of P1 upwards: what validation chose so far lies there.
+_CONTRASTS = (10.0, 30.0, 100.0, 300.0, 1000.0)
+_WHITENINGS = (0.1, 0.3, 1.0)
+
+
+def choose_constants(score: Callable[[Constants], float]) -> tuple[Constants, dict[str, float]]:
+    """Return the constants with the best validation score, and all scores that were seen.
+
+    Parameters
+    ----------
+    score : callable
+        From constants to the accuracy on held-out training images. The contrast is raised until that does
+        not help any more, and then the other.
+    """
+    best, scores = Constants(), {}
+    for name, values in (("contrast", _CONTRASTS), ("whitening", _WHITENINGS)):
+        for value in values:
+            trial = best._replace(**{name: value})
+            if trial not in scores:
+                scores[trial] = score(trial)
+            if scores[trial] < scores[best]:
+                break
+            best = trial
+    return best, {f"contrast {c:g}, whitening {w:g}": value for (c, w), value in scores.items()}
+
+
+def validation_score(
+    features: ImageFeatures, train: Labeled, *, seed: int, per_class: int | None = None
+) -> float:
+    """Return the accuracy on a fifth of the training images of a head that is trained on the others.
+
+    With ``per_class`` the head sees so many labels of a class only; the mean of three draws.
+    """
+    order = np.random.default_rng([seed, 1]).permutation(len(train.labels))
+    cut = len(order) // 5
+    held, rest = np.sort(order[:cut]), np.sort(order[cut:])
+    X = features.fit(rows_of(train.images, rest)).transform(train.images)
+    draws = [rest]
+    if per_class is not None:
+        draws = [rest[i] for i in label_subsets(train.labels[rest], per_class, 3, seed)]
+    return float(np.mean([_accuracy(X, train.labels, draw, held) for draw in draws]))
+
+
+def _accuracy(X: Any, labels: np.ndarray, train: np.ndarray, test: np.ndarray) -> float:
+    head = LinearSVC(C="auto", random_state=0).fit(rows_of(X, train), labels[train])
+    return float((to_host(head.predict(rows_of(X, test))) == labels[test]).mean())
+
+
+def encode_training(
+    features: ImageFeatures, train: Labeled, *, mirrored: bool
+) -> tuple[Any, np.ndarray]:
+    """Return features and labels of the training images, and of their mirror images if asked."""
+    X = features.transform(train.images)
+    if not mirrored:
+        return X, train.labels
+    xp = namespace_of(X)
+    turned = namespace_of(train.images).flip(train.images, axis=2)
+    return xp.concat([X, features.transform(turned)], axis=0), np.tile(train.labels, 2)
+
+
+def label_subsets(labels: np.ndarray, per_class: int, n: int, seed: int) -> list[np.ndarray]:
+    """Return n random subsets with so many images of each class, as sorted indices."""
+    rng = np.random.default_rng(seed)
+    members = [np.flatnonzero(labels == c) for c in np.unique(labels)]
+    return [
+        np.sort(np.concatenate([rng.choice(m, per_class, replace=False) for m in members]))
+        for _ in range(n)
+    ]
+
+
+def rows_of(X: Any, indices: np.ndarray) -> Any:
+    """Return some rows of an array or tensor."""
+    if isinstance(X, np.ndarray):
+        return X[indices]
+    xp = namespace_of(X)
+    return xp.take(X, xp.asarray(indices, device=X.device), axis=0)
+
+
+def percent(accuracies: Sequence[float]) -> str:
+    """Return the mean accuracy, with its deviation over folds if there are several, in percent."""
+    mean = 100 * float(np.mean(accuracies))
+    if len(accuracies) == 1:
+        return f"{mean:.1f}"
+    return f"{mean:.1f} ± {100 * float(np.std(accuracies, ddof=1)):.1f}"
+
+
+def _labeled(ctx: Context, found: ImageSet) -> Labeled:
+    assert found.labels is not None
+    return Labeled(_placed(ctx, found.images), found.labels)
+
+
+def _digits(ctx: Context) -> Split:
+    found = load_digits_images()
+    assert found.labels is not None
+    order = np.random.default_rng(ctx.seed).permutation(len(found.labels))
+    parts = [Labeled(found.images[i], found.labels[i]) for i in (order[:1200], order[1200:])]
+    return Split(parts[0], parts[1], "digits of scikit-learn")
+
+
+def _folder(ctx: Context, name: str) -> Any:
+    """Return the folder of a data set; None leaves it to the reader where to look."""
+    if ctx.data is None:
+        return None
+    known = {"CIFAR-10": "cifar-10-batches-bin", "STL-10": "stl10_binary"}[name]
+    return ctx.data / known if (ctx.data / known).is_dir() else ctx.data
+
+
+def _head(found: Any, n: int) -> Any:
+    return found._replace(images=found.images[:n], labels=found.labels[:n])
+
+
+def _placed(ctx: Context, images: np.ndarray) -> Any:
+    """Return images as one block of memory, on the device of the run."""
+    images = np.ascontiguousarray(images)
+    if ctx.device is None:
+        return images
+    import torch
+
+    return torch.asarray(images, device=ctx.device)
+
+
+@contextmanager
+def _clock(like: Any) -> Iterator[list[float]]:
+    """Measure the seconds inside the ``with`` block, work on a GPU included."""
+    seconds = [0.0]
+    start = time.perf_counter()
+    yield seconds
+    if not isinstance(like, np.ndarray) and like.device.type == "cuda":
+        import torch
+
+        torch.cuda.synchronize()
+    seconds[0] = time.perf_counter() - start

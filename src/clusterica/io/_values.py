@@ -1,0 +1,246 @@
+"""From the values of an estimator to JSON and named arrays, and back.
+
+Plain values stand for themselves. All others are an object with one key that tells the kind:
+``{"array": name}``, ``{"tuple": [...]}``, ``{"estimator": "module:Class", "params": ..., "fitted": ...}``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import math
+from typing import Any
+
+import array_api_compat
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from clusterica.arrays import device_of, to_host
+
+_PLAIN = (bool, int, str, type(None))
+_BIT_GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
+# What a fit under the eyes of callbacks leaves on an estimator, and no model needs.
+_PASSING = ("_skl_callbacks", "_callback_fit_ctx", "_parent_callback_ctx")
+
+
+class Writer:
+    """Turns values into JSON, and collects the arrays among them."""
+
+    def __init__(self) -> None:
+        self.arrays: dict[str, np.ndarray] = {}
+        self._names: dict[int, str] = {}
+        self._kept: list[Any] = []  # so that no id is used again
+
+    def write(self, value: Any, path: str) -> Any:
+        """Return JSON for a value; the path is what an error calls it."""
+        if isinstance(value, BaseEstimator):
+            return self._estimator(value, path)
+        if isinstance(value, np.ndarray):
+            return self._array(value, path)
+        if isinstance(value, np.generic):
+            return {"scalar": self.write(value.item(), path), "dtype": value.dtype.str}
+        if isinstance(value, _PLAIN):
+            return value
+        if isinstance(value, float):
+            return value if math.isfinite(value) else {"float": str(value)}
+        if isinstance(value, tuple | list | dict):
+            return self._container(value, path)
+        if isinstance(value, np.random.Generator | np.random.RandomState):
+            return self._random(value, path)
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            return {"data": _name_of(value, path), "fields": self._fields(vars(value), path)}
+        if isinstance(value, np.dtype):
+            return {"dtype": value.str}
+        if array_api_compat.is_torch_array(value):
+            name = self._keep(to_host(value), value, path)
+            return {"tensor": name, "device": str(device_of(value))}
+        raise TypeError(
+            f"{path} is a {type(value).__name__}, which a file without code can't hold; model files take "
+            "numbers, strings, arrays and estimators of clusterica and scikit-learn"
+        )
+
+    def _estimator(self, value: BaseEstimator, path: str) -> dict[str, Any]:
+        params = value.get_params(deep=False)
+        fitted = {k: v for k, v in vars(value).items() if k not in params and k not in _PASSING}
+        return {
+            "estimator": _name_of(value, path),
+            "params": self._fields(params, path),
+            "fitted": self._fields(fitted, path),
+        }
+
+    def _array(self, value: np.ndarray, path: str) -> dict[str, Any]:
+        if value.dtype.kind in "OUT":
+            items = value.ravel().tolist()
+            if not all(isinstance(item, str | int | float | bool | None) for item in items):
+                raise TypeError(
+                    f"{path} is an array of objects; model files take numbers and strings"
+                )
+            return {"items": items, "shape": list(value.shape), "dtype": value.dtype.str}
+        if value.dtype.kind not in "biuf":
+            raise TypeError(f"{path} is an array of {value.dtype}; model files take real numbers")
+        return {"array": self._keep(value, value, path)}
+
+    def _keep(self, values: np.ndarray, owner: Any, path: str) -> str:
+        """Store an array under the path where it was met first, and once only."""
+        if id(owner) not in self._names:
+            self._kept.append(owner)
+            self._names[id(owner)] = path
+            self.arrays[path] = values.astype(values.dtype.newbyteorder("="), copy=False)
+        return self._names[id(owner)]
+
+    def _container(self, value: Any, path: str) -> dict[str, Any]:
+        if isinstance(value, dict):
+            pairs = [
+                [self.write(k, path), self.write(v, f"{path}[{k!r}]")] for k, v in value.items()
+            ]
+            return {"dict": pairs}
+        if hasattr(value, "_fields"):
+            return {"named": _name_of(value, path), "fields": self._fields(value._asdict(), path)}
+        items = [self.write(item, f"{path}[{i}]") for i, item in enumerate(value)]
+        return {"tuple" if isinstance(value, tuple) else "list": items}
+
+    def _random(self, value: Any, path: str) -> dict[str, Any]:
+        legacy = isinstance(value, np.random.RandomState)
+        state = (value._bit_generator if legacy else value.bit_generator).state
+        return {"random": self.write(state, path), "legacy": legacy}
+
+    def _fields(self, values: dict[str, Any], path: str) -> dict[str, Any]:
+        return {name: self.write(value, f"{path}.{name}") for name, value in values.items()}
+
+
+class Reader:
+    """Turns JSON and arrays back into values."""
+
+    def __init__(self, arrays: dict[str, np.ndarray], device: str | None, source: str) -> None:
+        self.of_sklearn: set[str] = set()
+        self._arrays, self._device, self._source = arrays, device, source
+
+    def read(self, value: Any) -> Any:
+        """Return the value that some JSON stands for."""
+        if isinstance(value, float | bool | int | str | None):
+            return value
+        kind = next((k for k in _KINDS if isinstance(value, dict) and k in value), None)
+        if kind is None:
+            raise ValueError(
+                f"{self._source} holds something that this version can't read: {value!r:.80}"
+            )
+        return getattr(self, f"_{kind}")(value)
+
+    def _estimator(self, value: dict[str, Any]) -> BaseEstimator:
+        cls = self._class_of(value["estimator"], ("clusterica.", "sklearn."))
+        if not issubclass(cls, BaseEstimator):
+            raise ValueError(f"{self._source} names {value['estimator']}, which is no estimator")
+        if cls.__module__.startswith("sklearn."):
+            self.of_sklearn.add(cls.__name__)
+        model = cls(**self._read_fields(value["params"]))
+        vars(model).update(self._read_fields(value["fitted"]))
+        return model
+
+    def _array(self, value: dict[str, Any]) -> np.ndarray:
+        return self._arrays[value["array"]]
+
+    def _items(self, value: dict[str, Any]) -> np.ndarray:
+        return np.array(value["items"], dtype=value["dtype"]).reshape(value["shape"])
+
+    def _tensor(self, value: dict[str, Any]) -> Any:
+        try:
+            import torch
+        except ImportError as error:
+            raise ImportError(
+                f"{self._source} holds tensors and needs PyTorch; install it with: "
+                "pip install 'clusterica[torch]'"
+            ) from error
+        device = self._device or value["device"]
+        try:
+            return torch.asarray(self._arrays[value["tensor"]], device=device)
+        except (RuntimeError, AssertionError) as error:
+            raise ValueError(
+                f"the model was on device {device!r}, which can't be used here: {error}; "
+                "give load(path, device='cpu')"
+            ) from error
+
+    def _scalar(self, value: dict[str, Any]) -> np.generic:
+        return np.dtype(value["dtype"]).type(self.read(value["scalar"]))
+
+    def _float(self, value: dict[str, Any]) -> float:
+        return float(value["float"])
+
+    def _dtype(self, value: dict[str, Any]) -> np.dtype:
+        return np.dtype(value["dtype"])
+
+    def _list(self, value: dict[str, Any]) -> list:
+        return [self.read(item) for item in value["list"]]
+
+    def _tuple(self, value: dict[str, Any]) -> tuple:
+        return tuple(self.read(item) for item in value["tuple"])
+
+    def _dict(self, value: dict[str, Any]) -> dict:
+        return {self.read(k): self.read(v) for k, v in value["dict"]}
+
+    def _named(self, value: dict[str, Any]) -> tuple:
+        cls = self._class_of(value["named"], ("clusterica.",))
+        if not (issubclass(cls, tuple) and hasattr(cls, "_fields")):
+            raise ValueError(f"{self._source} names {value['named']}, which is no named tuple")
+        return cls(**self._read_fields(value["fields"]))
+
+    def _data(self, value: dict[str, Any]) -> Any:
+        cls = self._class_of(value["data"], ("clusterica.",))
+        if not dataclasses.is_dataclass(cls):
+            raise ValueError(f"{self._source} names {value['data']}, which is no plain data")
+        return cls(**self._read_fields(value["fields"]))
+
+    def _random(self, value: dict[str, Any]) -> Any:
+        state = self.read(value["random"])
+        if state["bit_generator"] not in _BIT_GENERATORS:
+            raise ValueError(
+                f"{self._source} names an unknown generator {state['bit_generator']!r}"
+            )
+        bits = getattr(np.random, state["bit_generator"])()
+        bits.state = state
+        return np.random.RandomState(bits) if value["legacy"] else np.random.Generator(bits)
+
+    def _read_fields(self, values: dict[str, Any]) -> dict[str, Any]:
+        return {name: self.read(value) for name, value in values.items()}
+
+    def _class_of(self, name: str, packages: tuple[str, ...]) -> type:
+        """Import a class, of one of these packages only."""
+        module, _, qualified = name.partition(":")
+        if not module.startswith(packages):
+            raise ValueError(f"{self._source} names {name}, and only {packages} may be named")
+        try:
+            found = getattr(importlib.import_module(module), qualified)
+        except (ImportError, AttributeError) as error:
+            raise ValueError(
+                f"{self._source} needs {name}, which this version does not have; update clusterica"
+            ) from error
+        if not isinstance(found, type) or found.__module__ != module:
+            raise ValueError(f"{self._source} names {name}, which is no class of that module")
+        return found
+
+
+_KINDS = (
+    "estimator",
+    "array",
+    "items",
+    "tensor",
+    "scalar",
+    "float",
+    "list",
+    "tuple",
+    "dict",
+    "named",
+    "data",
+    "random",
+    "dtype",
+)
+
+
+def _name_of(value: Any, path: str) -> str:
+    cls = type(value)
+    allowed = ("clusterica.", "sklearn.") if isinstance(value, BaseEstimator) else ("clusterica.",)
+    if not cls.__module__.startswith(allowed) or "." in cls.__qualname__:
+        raise TypeError(
+            f"{path} is a {cls.__module__}.{cls.__qualname__}; a model file names only classes of "
+            "clusterica and estimators of scikit-learn, since it carries no code"
+        )
+    return f"{cls.__module__}:{cls.__qualname__}"

@@ -1,0 +1,345 @@
+"""What the heads share: labels, the choice of a solver and of the strength, predictions."""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from contextlib import nullcontext
+from functools import partial
+from numbers import Integral, Real
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.callback import CallbackSupportMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import assert_all_finite
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d
+
+from clusterica.arrays import (
+    Rows,
+    as_generator,
+    check_model_device,
+    check_rows,
+    check_weights,
+    map_rows,
+    namespace_of,
+    to_host,
+    worker_pool,
+)
+from clusterica.arrays._namespace import Array
+from clusterica.arrays._sklearn import Interval, fit_context
+from clusterica.linear._kernel import KernelSolver, kernel_bytes
+from clusterica.linear._primal import PrimalSolver
+from clusterica.linear._search import Search, climb, held_out
+from clusterica.linear._solvers import Problem, Solution, Solver, Task
+from clusterica.linear._standard import learn_standard, original
+from clusterica.ops.margin import decisions, winners
+from clusterica.optim import Progress, fit_progress
+
+_SEARCH_TOL = 1e-4  # enough to tell strengths apart by their held-out score
+_FEW = 500  # so many rows are solved exactly in no time, at any strength
+_MOST_SOLVES = 130  # of a search, for progress bars
+
+
+class _Chosen(NamedTuple):
+    """A strength, where to start its solve, and the search that chose it, if there was one."""
+
+    C: float
+    start: Solution | None
+    search: Search | None
+
+
+class LinearHead(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
+    """Base of the heads; a subclass says its loss and what its strength is called."""
+
+    _parameter_constraints: ClassVar[dict] = {
+        "standardize": ["boolean"],
+        "fit_intercept": ["boolean"],
+        "validation": [Interval(Real, 0, 1, closed="neither"), "array-like"],
+        "tol": [Interval(Real, 0, None, closed="neither")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "random_state": ["random_state", np.random.Generator],
+    }
+    _hinge: ClassVar[bool]
+
+    @abstractmethod
+    def _given_strength(self, total: float) -> float | None:
+        """Return C where the user gives one, for rows of this total weight; None to choose it."""
+
+    @abstractmethod
+    def _grid(self, step: float, total: float) -> float:
+        """Return C at a step of the grid of the search, or between steps."""
+
+    @abstractmethod
+    def _name_strength(self, chosen: float, search: Search | None, total: float) -> None:
+        """Set the fitted attributes that say which strength was used."""
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Learn the classifiers.
+
+        Parameters
+        ----------
+        X : array-like, tensor, Dask array or iterable of blocks, (n_samples, n_features)
+            The features.
+        y : array-like or tensor of shape (n_samples,)
+            The class of each row: numbers or strings, at least two different ones.
+        sample_weight : array-like of shape (n_samples,), optional
+            Weight of each row; None counts every row once.
+
+        Returns
+        -------
+        self
+        """
+        rows = check_rows(self, X, reset=True, min_rows=2)
+        weights = check_weights(sample_weight, rows)
+        self.classes_, codes = self._check_labels(y, rows, weights)
+        few = _few_rows(rows)
+        with worker_pool() if few else nullcontext():
+            problem = self._problem(rows, codes, weights)
+            solver: Solver = KernelSolver(problem) if few else PrimalSolver(problem)
+            progress = fit_progress(self, _MOST_SOLVES + 1, X=X, y=y)
+            total = float(weights.sum(dtype=np.float64))
+            chosen = self._choose(solver, problem, weights, total, progress)
+            shares = (weights / total).astype(rows.dtype)
+            solution = self._solve(solver, chosen, shares, self.tol, progress)
+            self._keep(problem, solver, solution)
+        self._name_strength(chosen.C, chosen.search, total)
+        progress.end()
+        return self
+
+    def decision_function(self, X: Any) -> Array:
+        """Return how far rows are on the side of each class.
+
+        Parameters
+        ----------
+        X : as in fit, (n_samples, n_features)
+            The features.
+
+        Returns
+        -------
+        scores : array of shape (n_samples, n_classes), or (n_samples,) for two classes
+            In the library and on the device of X; of two classes, positive ones for ``classes_[1]``.
+        """
+        scores = self._walk(X, decisions)
+        return scores[:, 0] if self.coef_.shape[0] == 1 else scores
+
+    def predict(self, X: Any) -> Array:
+        """Return the class of every row.
+
+        Parameters
+        ----------
+        X : as in fit, (n_samples, n_features)
+            The features.
+
+        Returns
+        -------
+        y : array of shape (n_samples,)
+            In the library and on the device of X where the labels are numbers; NumPy otherwise.
+        """
+        check_is_fitted(self, "coef_")
+        if self.classes_.dtype.kind in "biuf":
+            return self._walk(X, partial(_labels_of_block, classes=self.classes_))
+        codes = self._walk(X, partial(_labels_of_block, classes=np.arange(len(self.classes_))))
+        return self.classes_[to_host(codes)]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the share of rows that are given their class.
+
+        Parameters
+        ----------
+        X : as in fit, (n_samples, n_features)
+            The features.
+        y : array-like or tensor of shape (n_samples,)
+            The true classes.
+        sample_weight : array-like of shape (n_samples,), optional
+            Weight of each row.
+        """
+        predicted = to_host(self.predict(X))
+        truth = column_or_1d(to_host(y))
+        if len(truth) != len(predicted):
+            raise ValueError(_lengths(len(predicted), len(truth)))
+        weights = None if sample_weight is None else to_host(sample_weight)
+        return float(np.average(predicted == truth, weights=weights))
+
+    def _check_labels(
+        self, y: Any, rows: Rows, weights: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        name = type(self).__name__
+        if y is None:
+            raise ValueError(f"{name} requires y to be passed, but the target y is None")
+        y = to_host(y) if not isinstance(y, list | tuple) else np.asarray(y)
+        y = column_or_1d(y, warn=True)
+        assert_all_finite(y, input_name="y", estimator_name=name)
+        if len(y) != rows.n_rows:
+            raise ValueError(_lengths(rows.n_rows, len(y)))
+        check_classification_targets(y)
+        classes, codes = np.unique(y, return_inverse=True)
+        counted = np.unique(codes[weights > 0])
+        if len(counted) < 2:
+            only = classes.tolist()[counted[0]]
+            raise ValueError(
+                f"{name} needs at least two classes in y, and every row that counts is of class {only!r}"
+            )
+        return classes, codes.astype(np.int32)
+
+    def _problem(self, rows: Rows, codes: np.ndarray, weights: np.ndarray) -> Problem:
+        n_classes = len(self.classes_)
+        targets = np.arange(n_classes) if n_classes > 2 else np.ones(1, dtype=int)
+        standard = learn_standard(rows, weights, centre=self.fit_intercept, scale=self.standardize)
+        return Problem(
+            rows, codes, targets.astype(np.int32), standard, self._hinge, self.fit_intercept
+        )
+
+    def _choose(
+        self,
+        solver: Solver,
+        problem: Problem,
+        weights: np.ndarray,
+        total: float,
+        progress: Progress,
+    ) -> _Chosen:
+        """Return the strength to use: as given, or the best one on held-out rows."""
+        given = self._given_strength(total)
+        if given is not None:
+            return _Chosen(given, None, None)
+        trial = _Trial(self, solver, problem, weights, self._folds(problem, weights), progress)
+        search = climb(lambda step: trial.score(step, self._grid(step, total)))
+        return _Chosen(self._grid(search.top, total), trial.last(search.best), search)
+
+    def _folds(self, problem: Problem, weights: np.ndarray) -> list[np.ndarray]:
+        """Return the rows to hold out, fold by fold."""
+        if isinstance(self.validation, Real):
+            rng = as_generator(self.random_state)
+            folds = held_out(problem.codes, weights, float(self.validation), rng)
+        else:
+            folds = [self._given_fold(problem, weights)]
+        if not folds:
+            raise ValueError(
+                "no class has two rows, so that none can be held out to choose the strength by; give "
+                "more rows, or a number in place of 'auto'"
+            )
+        return folds
+
+    def _given_fold(self, problem: Problem, weights: np.ndarray) -> np.ndarray:
+        mask = np.asarray(to_host(self.validation))
+        if mask.shape != problem.codes.shape or mask.dtype != np.bool_:
+            raise ValueError(
+                f"validation is an array of {mask.dtype} of shape {mask.shape}; it must be a share of the "
+                f"rows, or an array of bool that says which of the {len(problem.codes)} rows to hold out"
+            )
+        counted = weights > 0
+        n_classes = len(np.unique(problem.codes[counted & ~mask]))
+        if not (counted & mask).any() or n_classes < 2:
+            raise ValueError(
+                f"validation holds out {np.count_nonzero(mask)} of {len(mask)} rows and leaves {n_classes} "
+                "classes to fit; it must hold out some rows, and leave rows of two classes at least"
+            )
+        return mask
+
+    def _solve(
+        self, solver: Solver, chosen: _Chosen, shares: np.ndarray, tol: float, progress: Progress
+    ) -> Solution:
+        part = progress.subtask("strength", self.max_iter)
+        solution = solver.solve(Task(chosen.C, shares, tol, self.max_iter), chosen.start, part)
+        stopped = part.end()
+        return solution._replace(stopped=solution.stopped or stopped)
+
+    def _keep(self, problem: Problem, solver: Solver, solution: Solution) -> None:
+        """Set the fitted attributes, and warn where the minimum was not reached."""
+        W, b = original(problem.standard, *solver.classifiers(solution))
+        export, dtype = problem.rows.export, problem.rows.dtype
+        self.coef_, self.intercept_ = export(W.astype(dtype)), export(b.astype(dtype))
+        about = problem.standard.about
+        self._about = None if about is None else export(about)
+        self.n_iter_, self.n_passes_ = max(1, solution.n_iter), solver.n_passes
+        self.objective_, self.gap_ = solution.objective, solution.gap
+        self.converged_ = solution.converged
+        if not (solution.converged or solution.stopped):
+            warnings.warn(
+                f"{type(self).__name__} has not converged after {solution.n_iter} iterations: the objective "
+                f"of a class may still fall by {solution.gap.max():.1e} of itself (tol={self.tol:.1e}); "
+                "raise max_iter or tol, lower the strength of the loss, or pass float64",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+
+    def _walk(self, X: Any, fn: Any) -> Array:
+        check_is_fitted(self, "coef_")
+        rows = check_rows(self, X, reset=False)
+        check_model_device(self, rows, self.coef_)
+        A, c = (np.asarray(to_host(v), dtype=np.float64) for v in (self.coef_, self.intercept_))
+        about = None if self._about is None else np.asarray(to_host(self._about), rows.dtype)
+        c = c if about is None else c + A @ about.astype(np.float64)
+        row_bytes = 2 * A.shape[0] * rows.dtype.itemsize + (0 if about is None else rows.row_nbytes)
+        place = (A.astype(rows.dtype), c.astype(rows.dtype), about)
+        return map_rows(fn, rows, *place, row_bytes=row_bytes)
+
+
+class _Trial:
+    """Tries strengths on held-out rows, each solve from the nearest one before it."""
+
+    def __init__(
+        self,
+        head: LinearHead,
+        solver: Solver,
+        problem: Problem,
+        weights: np.ndarray,
+        folds: list[np.ndarray],
+        progress: Progress,
+    ) -> None:
+        self._head, self._solver, self._problem = head, solver, problem
+        self._weights, self._folds, self._progress = weights, folds, progress
+        self._solutions: dict[int, list[Solution]] = {}
+
+    def score(self, step: int, C: float) -> float:
+        """Return the share of held-out rows that are given their class, over all folds."""
+        near = min(self._solutions, key=lambda s: abs(s - step), default=None)
+        starts = [] if near is None else self._solutions[near]
+        if any(start.stopped for start in starts):
+            return -np.inf  # a callback asked to stop: the rest is not tried
+        solutions: list[Solution] = []
+        right = counted = 0.0
+        for i, out in enumerate(self._folds):
+            start = starts[i] if starts else solutions[-1] if solutions else None
+            solution = self._solve(out, C, start)
+            solutions.append(solution)
+            hits = self._solver.predicted(solution)[out] == self._problem.codes[out]
+            right += float(self._weights[out] @ hits)
+            counted += float(self._weights[out].sum(dtype=np.float64))
+            if solution.stopped:
+                break
+        self._solutions[step] = solutions
+        return right / counted
+
+    def last(self, step: int) -> Solution:
+        """Return a solution of a strength that was tried."""
+        return self._solutions[step][-1]
+
+    def _solve(self, out: np.ndarray, C: float, start: Solution | None) -> Solution:
+        kept = np.where(out, 0, self._weights)
+        shares = (kept / kept.sum(dtype=np.float64)).astype(self._problem.rows.dtype)
+        tol = max(self._head.tol, _SEARCH_TOL)
+        chosen = _Chosen(C, start, None)
+        return self._head._solve(self._solver, chosen, shares, tol, self._progress)
+
+
+def _few_rows(rows: Rows) -> bool:
+    """Whether to work on the products of rows: for fewer rows than features, or few rows at all."""
+    few = rows.n_rows <= max(rows.n_features, _FEW)
+    return few and kernel_bytes(rows.n_rows) <= rows.memory
+
+
+def _labels_of_block(X: Array, A: Array, c: Array, about: Array | None, *, classes: Any) -> Array:
+    codes = winners(decisions(X, A, c, about))
+    xp = namespace_of(codes)
+    return xp.take(xp.asarray(classes, device=codes.device), codes, axis=0)
+
+
+def _lengths(n_rows: int, n_labels: int) -> str:
+    return (
+        f"X has {n_rows} rows and y has {n_labels} labels; found input variables with inconsistent numbers "
+        f"of samples: {[n_rows, n_labels]}"
+    )

@@ -1,0 +1,41 @@
+"""Solves with one symmetric positive matrix, ``B -> M⁻¹ B``, many times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import scipy.linalg
+
+from clusterica.arrays import namespace_of
+from clusterica.arrays._namespace import Array
+
+
+def positive_solver(M: Array) -> Callable[[Array], Array]:
+    """Factor a symmetric positive matrix, which is overwritten on the host, and return its solver.
+
+    On the host the Cholesky factor is applied by triangular solves. On a device those are slow for the
+    few columns of B, so that the inverse L⁻¹ of the factor is kept: two products apply it, and
+    ``L⁻ᵀ L⁻¹`` is symmetric and positive in spite of rounding, as no inverse of M would be.
+    """
+    xp = namespace_of(M)
+    if xp is np:
+        # Fortran order, as LAPACK wants it, so that no copy is made.
+        factor = scipy.linalg.cho_factor(M.T, lower=True, overwrite_a=True, check_finite=False)
+        return lambda B: scipy.linalg.cho_solve(factor, B, check_finite=False)
+    L = xp.linalg.cholesky(M)
+    identity = xp.eye(M.shape[0], dtype=M.dtype, device=M.device)
+    if hasattr(xp.linalg, "solve_triangular"):
+        inverse = xp.linalg.solve_triangular(L, identity, upper=False)
+    else:
+        inverse = xp.linalg.solve(L, identity)
+    return lambda B: inverse.T @ (inverse @ B)
+
+
+def add_to_diagonal(M: Array, values: float | Array) -> Array:
+    """Return M with values added along its diagonal; in place on the host."""
+    xp = namespace_of(M)
+    if xp is np:
+        M.flat[:: M.shape[0] + 1] += values
+        return M
+    return M + values * xp.eye(M.shape[0], dtype=M.dtype, device=M.device)

@@ -1,0 +1,133 @@
+"""A stand-in for the second derivative of a head's loss: ``M = I + 2C (τ I + Zᵀ Z / m)`` over m sampled rows.
+
+The loss bends at most as much as ``I + 2C G``, where G is the Gram matrix of all rows, and nearly as
+much in most directions. A sample gives G up to a floor τ, under which its eigenvalues are noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+
+import numpy as np
+
+from clusterica.arrays import Rows, namespace_of
+from clusterica.arrays._namespace import Array
+from clusterica.linear._factor import add_to_diagonal, positive_solver
+from clusterica.linear._standard import Standard, standardised_rows
+
+_FEWEST_ROWS = 4096  # few enough to cost little, enough for a thousand directions
+_ROWS_PER_FEATURE = 1.5  # more hardly saves a pass
+_FACTOR_PER_PASS = 200  # cube of the rows sampled, to n x d: a factor should cost about two passes
+_CHUNK = 1024
+_TESTED = 256  # rows that tell how much a part of the sample leaves unexplained
+
+
+class SampledGram:
+    """The preconditioner of all strengths C, from one sample of the rows.
+
+    With more sampled rows than features, the d x d matrix is factored; with fewer, that of the m x m
+    products of the sample, by the identity of Woodbury.
+
+    Parameters
+    ----------
+    rows : Rows
+        The data.
+    standard : Standard
+        How its features are standardised.
+    """
+
+    def __init__(self, rows: Rows, standard: Standard) -> None:
+        self._rows, self._standard = rows, standard
+        d, budget = rows.n_features, rows.memory // rows.dtype.itemsize
+        worth = (_FACTOR_PER_PASS * rows.n_rows * d) ** (1 / 3)
+        m = min(rows.n_rows, max(_FEWEST_ROWS, int(min(worth, _ROWS_PER_FEATURE * d))))
+        # A matrix and its factor; or the sample, its products, and their factor.
+        self.by_features = m >= d and 2 * d * d <= budget
+        if not self.by_features:
+            most = int((d * d / 16 + budget / 2) ** 0.5 - d / 4)
+            m = max(1, min(m, most))
+        # The result does not depend on the sample, so that no random state is asked for.
+        self._indices = np.sort(np.random.default_rng(0).permutation(rows.n_rows)[:m])
+        self.n_sampled = m
+
+    def at(self, C: float, *, intercept: bool) -> Callable[[Array], Array]:
+        """Return ``G -> M⁻¹ G`` for gradients of shape (n_targets, n_features + 1) at this strength."""
+        apply = self._by_features(C) if self.by_features else self._by_rows(C)
+        bend = 1 / (2 * C) if intercept else 0.0
+
+        def precondition(G: Array) -> Array:
+            xp = namespace_of(G)
+            W = xp.astype(G[:, :-1], getattr(xp, self._rows.dtype.name))
+            return xp.concat([xp.astype(apply(W), G.dtype), bend * G[:, -1:]], axis=1)
+
+        return precondition
+
+    def _by_features(self, C: float) -> Callable[[Array], Array]:
+        M = add_to_diagonal(2 * C * self._gram, 1 + 2 * C * self.floor)
+        solve = positive_solver(M)
+        return lambda W: solve(W.T).T
+
+    def _by_rows(self, C: float) -> Callable[[Array], Array]:
+        """(a I + b Zᵀ Z)⁻¹ = (I - Zᵀ (a/b I + Z Zᵀ)⁻¹ Z) / a."""
+        Z = self._sample
+        a, b = 1 + 2 * C * self.floor, 2 * C / self.n_sampled
+        solve = positive_solver(add_to_diagonal(1 * self._products, a / b))
+        return lambda W: (W - solve(Z @ W.T).T @ Z) / a
+
+    @cached_property
+    def floor(self) -> float:
+        """The floor τ: half of what a quarter of the sample leaves unexplained, per row of that quarter."""
+        d = self._rows.n_features
+        energy = self._trace / self.n_sampled
+        least = 4 * float(np.finfo(self._rows.dtype).eps) * energy  # the factor needs that much
+        k = min(self.n_sampled // 4, d)
+        tested = min(_TESTED, self.n_sampled - k)
+        if self.n_sampled == self._rows.n_rows or k < 1:
+            return least
+        # Rows of one class may lie together: the two parts are drawn, not cut.
+        drawn = np.random.default_rng(1).permutation(self.n_sampled)[: k + tested]
+        Z = self._standardised(self._indices[np.sort(drawn[:k])])
+        T = self._standardised(self._indices[np.sort(drawn[k:])])
+        xp = namespace_of(Z)
+        solve = positive_solver(add_to_diagonal(Z @ Z.T, 4 * k * least))
+        cross = Z @ T.T
+        left = xp.sum(T * T, axis=1) - xp.sum(cross * solve(cross), axis=0)
+        return max(least, 0.5 * float(xp.mean(left)) / k)
+
+    @cached_property
+    def _gram(self) -> Array:
+        chunks = self._chunks()
+        first = next(chunks)
+        total = first.T @ first
+        for Z in chunks:
+            total = _added(total, Z.T @ Z)
+        return total / self.n_sampled
+
+    @cached_property
+    def _sample(self) -> Array:
+        return self._standardised(self._indices)
+
+    @cached_property
+    def _products(self) -> Array:
+        return self._sample @ self._sample.T
+
+    @cached_property
+    def _trace(self) -> float:
+        matrix = self._gram if self.by_features else self._products
+        trace = float(namespace_of(matrix).linalg.trace(matrix))
+        return trace * self.n_sampled if self.by_features else trace
+
+    def _chunks(self) -> Iterator[Array]:
+        for start in range(0, self.n_sampled, _CHUNK):
+            yield self._standardised(self._indices[start : start + _CHUNK])
+
+    def _standardised(self, indices: np.ndarray) -> Array:
+        return standardised_rows(self._rows, self._standard, indices, self._rows.dtype)
+
+
+def _added(total: Array, part: Array) -> Array:
+    if isinstance(total, np.ndarray):
+        total += part
+        return total
+    return total + part

@@ -1,0 +1,79 @@
+"""The strength of a head, chosen on held-out rows: a climb along a grid of strengths, half a decade apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+_PATIENCE = 2  # strengths in a row that must not be better before the climb ends
+_MOST_STEPS = 12  # to either side: six decades
+_ENOUGH = 10_000  # rows held out, over all folds, that tell strengths apart
+
+
+class Search(NamedTuple):
+    """The steps of the grid that were tried, in rising order, with their scores, and the best of them."""
+
+    best: int
+    steps: np.ndarray
+    scores: np.ndarray
+
+    @property
+    def top(self) -> float:
+        """The top of a parabola through the scores around the best step, at most a step away from it.
+
+        The score of a single step is a matter of chance to some tenths of a percent; several are less.
+        """
+        near = (np.abs(self.steps - self.best) <= 2) & np.isfinite(self.scores)
+        away = self.steps[near] - self.best
+        if len(away) < 3:
+            return float(self.best)
+        bend, slope, _ = np.polyfit(away, self.scores[near], 2)
+        return (
+            self.best + float(np.clip(-slope / (2 * bend), -1, 1)) if bend < 0 else float(self.best)
+        )
+
+
+def held_out(
+    codes: np.ndarray, weights: np.ndarray, share: float, rng: np.random.Generator
+) -> list[np.ndarray]:
+    """Return the rows to hold out, as masks of shape (n_rows,), one for each fold.
+
+    A fold takes a share of every class, at least one row and never all of them. There are as many
+    folds as give 10,000 rows together, but no more than hold out every row once. Rows without weight
+    are not taken.
+    """
+    n_out = share * np.count_nonzero(weights)
+    n_folds = max(1, min(int(1 / share + 1e-9), int(np.ceil(_ENOUGH / n_out))))
+    folds = [np.zeros(len(codes), dtype=bool) for _ in range(n_folds)]
+    for code in np.unique(codes):
+        members = rng.permutation(np.flatnonzero((codes == code) & (weights > 0)))
+        size = min(max(1, round(share * len(members))), len(members) - 1)
+        for i, fold in enumerate(folds):
+            taken = np.arange(i * size, (i + 1) * size) % max(1, len(members))
+            fold[members[taken]] = True
+    return [fold for fold in folds if fold.any()]
+
+
+def climb(score: Callable[[int], float]) -> Search:
+    """Return the step with the best score, found by walking from 0 up, and then down if need be.
+
+    Parameters
+    ----------
+    score : callable
+        From a step of the grid, an integer, to a score. A walk goes on until the score was not better
+        than the best one for two steps. Of equal scores the first one tried wins.
+    """
+    best, scores = 0, {0: score(0)}
+    for direction in (1, -1):
+        step = 0
+        while abs(step) < _MOST_STEPS and abs(step - best) < _PATIENCE:
+            step += direction
+            scores[step] = score(step)
+            if scores[step] > scores[best]:
+                best = step
+        if best > 0:
+            break  # what lies below was seen on the way
+    steps = np.array(sorted(scores))
+    return Search(best, steps, np.array([scores[int(s)] for s in steps]))

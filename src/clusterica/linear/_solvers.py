@@ -1,0 +1,69 @@
+"""What the solvers of a linear head have in common: the problem, and the form of a solution.
+
+A head minimises, for every target class, ``0.5 |w|² + C sum_i s_i r_i²`` over w and the intercept, where
+``r = 1 - t (z w + b)``, cut off at 0 for the hinge, and the shares s of the rows add up to one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from clusterica.arrays import Rows
+from clusterica.arrays._namespace import Array
+from clusterica.linear._standard import Standard
+from clusterica.optim import Progress
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Rows with the codes of their classes, and the loss that a head is to minimise over them."""
+
+    rows: Rows
+    codes: np.ndarray
+    targets: np.ndarray
+    standard: Standard
+    hinge: bool
+    intercept: bool
+
+
+class Task(NamedTuple):
+    """One solve: strength C of the loss, shares of the rows, and when to stop."""
+
+    C: float
+    shares: np.ndarray
+    tol: float
+    max_iter: int
+
+
+class Solution(NamedTuple):
+    """Where a solver ended; ``state`` is its own, to start the next solve from.
+
+    ``gap`` is the decrease of each target's objective that is still promised, relative to it.
+    """
+
+    state: Any
+    objective: np.ndarray
+    gap: np.ndarray
+    n_iter: int
+    converged: bool
+    stopped: bool = False
+
+
+class Solver(Protocol):
+    """Solves a problem for different strengths and shares, one after the other."""
+
+    def solve(self, task: Task, start: Solution | None, progress: Progress | None) -> Solution:
+        """Minimise, from where an earlier solution stands if there is one."""
+
+    def classifiers(self, solution: Solution) -> tuple[Array, Array]:
+        """Return weights of standardised features, (n_targets, n_features), and intercepts."""
+
+    def predicted(self, solution: Solution) -> np.ndarray:
+        """Return the codes of the classes that the solution gives to all rows, on the host."""
+
+    @property
+    def n_passes(self) -> int:
+        """How often all rows were read so far."""

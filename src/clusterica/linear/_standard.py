@@ -1,0 +1,119 @@
+"""Standardised features ``z = (x - mean) / scale`` that are never stored: classifiers are turned instead.
+
+With ``m = z Wᵀ + b = x Aᵀ + c``: ``A = W / scale`` and ``c = b - A mean``.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from clusterica.arrays import Rows, map_reduce, namespace_of, to_host
+from clusterica.arrays._namespace import Array, is_host_array
+from clusterica.ops.margin import feature_sums
+
+# The mean may be this many deviations away, times the precision, before products lose digits that count.
+_DIGITS_TO_SPARE = 4e-6
+
+
+class Standard(NamedTuple):
+    """Mean and scale of the features in float64, where the rows are, shape (n_features,).
+
+    ``about`` is the point, in the working dtype, that is taken from every row before products are
+    made; None where the mean is near enough to zero to be dealt with afterwards. ``offset`` is the
+    mean seen from there.
+    """
+
+    mean: Array
+    scale: Array
+    about: Array | None
+    offset: Array
+
+
+class Affine(NamedTuple):
+    """Classifiers of rows as they are read: ``m = (x - about) Aᵀ + c``, in the working dtype."""
+
+    A: Array
+    c: Array
+
+
+def learn_standard(rows: Rows, weights: np.ndarray, *, centre: bool, scale: bool) -> Standard:
+    """Return the standardisation of the rows: which parts of it are wanted is for the caller to say."""
+    d = rows.n_features
+    mean, deviation = np.zeros(d), np.ones(d)
+    if centre or scale:
+        mean, deviation = _mean_and_deviation(rows, weights)
+    # A feature without variance says nothing once it is centred: infinite steps make it exactly zero.
+    steps = np.where(deviation > 0, deviation if scale else 1.0, np.inf if centre else 1.0)
+    if not centre:
+        mean = np.zeros(d)
+    far = np.where(deviation > 0, np.abs(mean), 0.0) / np.where(deviation > 0, deviation, 1.0)
+    spare = _DIGITS_TO_SPARE / float(np.finfo(rows.dtype).eps)
+    about = mean.astype(rows.dtype) if float(far.max()) > spare else None
+    offset = mean if about is None else mean - about
+    place = rows.place
+    return Standard(
+        place(mean), place(steps), None if about is None else place(about), place(offset)
+    )
+
+
+def _mean_and_deviation(rows: Rows, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    about = rows.glance().mean(axis=0, dtype=np.float64).astype(rows.dtype)
+    row_bytes = 2 * rows.n_features * rows.dtype.itemsize
+    sums = map_reduce(feature_sums, rows, about, aligned=(weights,), row_bytes=row_bytes)
+    total, first, second = (to_host(s) for s in sums)
+    shift = first / total
+    mean = about + shift
+    variance = np.clip(second / total - shift**2, 0, None)
+    # What is left of a constant feature after rounding is no variance.
+    noise = 8 * float(np.finfo(rows.dtype).eps) * np.abs(mean)
+    return mean, np.where(variance > noise**2, variance, 0.0) ** 0.5
+
+
+def affine(standard: Standard, W: Array, b: Array, dtype: np.dtype) -> Affine:
+    """Return classifiers of the rows from those of standardised features."""
+    xp = namespace_of(W)
+    A = W / standard.scale
+    c = b - A @ standard.offset
+    working = getattr(xp, dtype.name)
+    return Affine(xp.astype(A, working), xp.astype(c, working))
+
+
+def original(standard: Standard, W: Array, b: Array) -> tuple[np.ndarray, np.ndarray]:
+    """Return weights and intercepts for the features as they were given, on the host in float64."""
+    A = to_host(W / standard.scale)
+    return A, to_host(b) - A @ to_host(standard.mean)
+
+
+def standardised_pull(standard: Standard, pull: Array, lift: Array) -> Array:
+    """Turn ``sum a (x - about)`` and ``sum a`` into ``sum a z``."""
+    return (pull - lift[:, None] * standard.offset) / standard.scale
+
+
+def standardised_rows(
+    rows: Rows, standard: Standard, indices: np.ndarray, dtype: np.dtype
+) -> Array:
+    """Return some rows, at sorted indices, standardised and where the rows are."""
+    X = _taken(rows, indices)
+    xp = namespace_of(X)
+    working = getattr(xp, dtype.name)
+    X = xp.astype(X, working, copy=False)
+    mean, scale = xp.astype(standard.mean, working), xp.astype(standard.scale, working)
+    if isinstance(X, np.ndarray):
+        X -= mean  # a copy already, and a large one
+        X /= scale
+        return X
+    return (X - mean) / scale
+
+
+def _taken(rows: Rows, indices: np.ndarray) -> Array:
+    if rows.on_host or is_host_array(rows.reference):
+        return rows.place(rows.take(indices))
+    parts = []
+    for start, stop, load in rows.blocks(rows.n_rows):
+        low, high = np.searchsorted(indices, (start, stop))
+        block = load()
+        picked = rows.place(indices[low:high] - start)
+        parts.append(namespace_of(block).take(block, picked, axis=0))
+    return namespace_of(parts[0]).concat(parts, axis=0)

@@ -1,0 +1,139 @@
+"""A linear support vector machine: ``min 0.5 |w|² + C mean(max(0, 1 - t (w z + b))²)`` for every class."""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import Any, ClassVar
+
+import numpy as np
+
+from clusterica.arrays._sklearn import Interval, StrOptions
+from clusterica.linear._base import LinearHead
+from clusterica.linear._search import Search
+
+
+class LinearSVC(LinearHead):
+    r"""Linear support vector machine with the squared hinge, one class against the rest.
+
+    Minimises for every class, over its weights and intercept,
+
+    .. math:: \tfrac12 |w|^2 + C \, \tfrac1n \sum_i \max(0, 1 - t_i (w \cdot z_i + b))^2,
+
+    where :math:`z` are the standardised features and :math:`t_i` is 1 in the class and -1 outside. The
+    intercept is not penalised. It is made for wide, collinear features of many rows: the features are
+    read in blocks and never copied, and a fit takes some tens of passes over them.
+
+    Parameters
+    ----------
+    C : float or "auto", default="auto"
+        Strength of the loss. It is scikit-learn's C times the number of rows, so that it need not
+        change with them. "auto" holds rows out of every class, tries strengths along a path of half
+        decades from 10 up and, if need be, down, each solve starting from the last, until the
+        accuracy on the rows held out has passed its best. It takes the top of a parabola through the
+        scores around the best one, and fits to all rows.
+    standardize : bool, default=True
+        Divide every feature by its standard deviation.
+    fit_intercept : bool, default=True
+        Learn an intercept, with features counted from their mean. Without it they are not centred.
+    validation : float or array of bool, shape (n_samples,), default=0.2
+        Share of the rows of every class to hold out for ``C="auto"``. Where that is less than 10,000
+        rows, others are held out in turn, up to all of them (cross-validation). An array says which
+        rows to hold out: together, where rows belong together, as an image and its mirror image do.
+    tol : float, default=1e-7
+        The fit ends when the objective of no class can fall by more than tol of itself, as measured by
+        the gradient g and the curvature H learned on the way: :math:`g^\top H^{-1} g / 2`.
+    max_iter : int, default=1000
+        Most iterations of a solve; one iteration is one pass over the rows.
+    random_state : int, RandomState, Generator or None, default=None
+        Draws the rows to hold out.
+
+    Attributes
+    ----------
+    coef_ : array of shape (n_classes, n_features), or (1, n_features) for two classes
+        Weights of the features as they were given, not standardised.
+    intercept_ : array of shape (n_classes,) or (1,)
+        Intercepts.
+    classes_ : ndarray of shape (n_classes,)
+        The labels.
+    C_ : float
+        The strength in use.
+    C_path_ : ndarray or None
+        Strengths tried by ``C="auto"``, in rising order.
+    validation_scores_ : ndarray or None
+        Accuracy on the rows held out, for every strength tried.
+    n_iter_ : int
+        Iterations of the final solve.
+    n_passes_ : int
+        Passes over the rows of the whole fit, after those that look at mean and variance.
+    objective_ : ndarray of shape (n_classes,) or (1,)
+        Objective of every class.
+    gap_ : ndarray of shape (n_classes,) or (1,)
+        By how much of itself each objective may still fall.
+    converged_ : bool
+        Whether that is at most tol for all of them.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, where X has them.
+
+    See Also
+    --------
+    RidgeHead : least squares in place of the hinge.
+    sklearn.svm.LinearSVC : the same objective for small or sparse data; it penalises the intercept.
+
+    Notes
+    -----
+    All classes are solved together by L-BFGS, each with step lengths of its own, preconditioned by the
+    Gram matrix of a sample of the rows. With fewer rows than features, or 500 at most, it works on the
+    products of rows instead, by Newton's method. The matrices stay within the memory budget of
+    :func:`clusterica.config_context`; more memory means a better preconditioner and fewer passes.
+
+    Mean and variance for standardising are those of all rows, held out ones included.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from clusterica.linear import LinearSVC
+    >>> X, y = load_digits(return_X_y=True)
+    >>> head = LinearSVC(C="auto", random_state=0).fit(X[:1000], y[:1000])
+    >>> head.converged_, head.score(X[1000:], y[1000:]) > 0.9
+    (True, True)
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        **LinearHead._parameter_constraints,
+        "C": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
+    }
+    _hinge = True
+
+    def __init__(
+        self,
+        C: float | str = "auto",
+        *,
+        standardize: bool = True,
+        fit_intercept: bool = True,
+        validation: float | Any = 0.2,
+        tol: float = 1e-7,
+        max_iter: int = 1000,
+        random_state: Any = None,
+    ) -> None:
+        self.C = C
+        self.standardize = standardize
+        self.fit_intercept = fit_intercept
+        self.validation = validation
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+
+    def _given_strength(self, total: float) -> float | None:
+        return None if isinstance(self.C, str) else float(self.C)
+
+    def _grid(self, step: float, total: float) -> float:
+        return float(10 ** (1 + step / 2))
+
+    def _name_strength(self, chosen: float, search: Search | None, total: float) -> None:
+        self.C_ = chosen
+        self.C_path_ = (
+            None if search is None else np.array([self._grid(s, total) for s in search.steps])
+        )
+        self.validation_scores_ = None if search is None else search.scores

@@ -1,0 +1,212 @@
+"""L-BFGS for many convex functions at once, ``p_k <- p_k - α_k H_k g_k``, from one walk over the rows a step.
+
+Row k of the parameters belongs to function k, which has moves and step lengths of its own: a step that is
+too long for one function does not hold up the others. A step is one evaluation, whatever happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from clusterica.arrays import namespace_of
+from clusterica.arrays._namespace import Array
+from clusterica.optim._loop import Step
+
+_SUFFICIENT = 1e-4  # share of the promised decrease that a move must keep (Armijo)
+_MISSES_TO_RESTART = 5  # rejected moves in a row after which the memory is dropped
+_MISSES_TO_END = 10  # ... and after which nothing lowers the function any more
+
+
+class Values(NamedTuple):
+    """The objectives, shape (n_functions,), and their gradients, shape (n_functions, n_params)."""
+
+    objective: Array
+    gradient: Array
+
+
+class Move(NamedTuple):
+    """An accepted move of every function: s, the change y of the gradient, ``M⁻¹ y``, and ``1 / sᵀy``.
+
+    All are zero for a function whose trial was rejected in that step.
+    """
+
+    s: Array
+    y: Array
+    inverse_y: Array
+    scale: Array
+
+
+class Positions(NamedTuple):
+    """Where the functions stand.
+
+    ``inverse_gradient`` is ``M⁻¹ g``; ``direction`` and ``length`` are the next trial; ``gap`` is the
+    decrease still promised, ``gᵀ H g / 2``, relative to the objective; ``misses`` counts trials
+    rejected in a row.
+    """
+
+    params: Array
+    values: Values
+    inverse_gradient: Array
+    direction: Array
+    length: Array
+    factor: Array
+    gap: Array
+    misses: Array
+    moves: tuple[Move, ...] = ()
+
+
+@dataclass(frozen=True)
+class ManyLBFGS:
+    """One step of L-BFGS on every function, for :func:`clusterica.optim.iterate` with ``tol=0``.
+
+    The change that a step reports is the largest gap, and 0 once every function is done.
+
+    Parameters
+    ----------
+    evaluate : callable
+        From parameters, shape (n_functions, n_params), to :class:`Values`: one walk over the rows.
+    precondition : callable
+        ``G -> M⁻¹ G`` row by row, M near the second derivative, symmetric and positive.
+    tol : float
+        A function is done when the decrease that is left to it is at most tol of its objective.
+    noise : float, default=1e-13
+        Rise of an objective, relative to its size, that is put down to rounding; there the slopes
+        decide whether a move is kept.
+    memory : int, default=6
+        How many moves are remembered.
+    """
+
+    evaluate: Callable[[Array], Values]
+    precondition: Callable[[Array], Array]
+    tol: float
+    noise: float = 1e-13
+    memory: int = 6
+
+    def start(self, params: Array) -> Positions:
+        """Return the position to begin with; costs one evaluation."""
+        values = self.evaluate(params)
+        ones = values.objective * 0 + 1
+        inverse = self.precondition(values.gradient)
+        here = Positions(params, values, inverse, -inverse, ones, ones, ones, ones * 0)
+        return self._aimed(here, ones > 0)
+
+    def done(self, here: Positions) -> Array:
+        """Return which functions have come to rest, whether at their minimum or at the last digit."""
+        return (here.gap <= self.tol) | (here.misses >= _MISSES_TO_END)
+
+    def step(self, old: Positions) -> Step:
+        """Try the next move of every function; keep those that lower it enough, shorten the others."""
+        xp = namespace_of(old.params)
+        trial = old.params + old.length[:, None] * old.direction
+        there = self.evaluate(trial)
+        slope = _dots(old.values.gradient, old.direction)
+        end_slope = _dots(there.gradient, old.direction)
+        moving = ~self.done(old)
+        kept = moving & _accepted(old, there, slope, end_slope, self.noise)
+        new = self._moved(old, trial, there, kept)
+        missed = moving & ~kept
+        shorter = _shortened(old.length, slope, end_slope)
+        new = new._replace(
+            length=xp.where(kept, 1.0, xp.where(missed, shorter, old.length)),
+            misses=xp.where(kept, 0.0, old.misses + xp.astype(missed, old.misses.dtype)),
+        )
+        new = self._aimed(new, kept)
+        new = self._restarted(new, missed & (new.misses == _MISSES_TO_RESTART))
+        left = xp.where(self.done(new), 0.0, new.gap)
+        return Step(new, float(xp.sum(new.values.objective)), float(xp.max(left)))
+
+    def _moved(self, old: Positions, trial: Array, there: Values, kept: Array) -> Positions:
+        """Take over the trial of the functions that keep it, and remember the move."""
+        xp = namespace_of(trial)
+        column = kept[:, None]
+        params = xp.where(column, trial, old.params)
+        gradient = xp.where(column, there.gradient, old.values.gradient)
+        objective = xp.where(kept, there.objective, old.values.objective)
+        inverse = xp.where(column, self.precondition(gradient), old.inverse_gradient)
+        s, y = params - old.params, gradient - old.values.gradient
+        inverse_y = inverse - old.inverse_gradient
+        product, size = _dots(s, y), _dots(y, inverse_y)
+        bent = kept & (product > 0) & (size > 0)
+        scale = xp.where(bent, 1 / xp.where(bent, product, 1.0), 0.0)
+        factor = xp.where(bent, product / xp.where(bent, size, 1.0), old.factor)
+        moves = (*old.moves, Move(s, y, inverse_y, scale))[-self.memory :]
+        return old._replace(
+            params=params,
+            values=Values(objective, gradient),
+            inverse_gradient=inverse,
+            factor=factor,
+            moves=moves,
+        )
+
+    def _aimed(self, here: Positions, which: Array) -> Positions:
+        """Set the direction of some functions by the two-loop recursion, and what it promises."""
+        xp = namespace_of(here.params)
+        direction = -_inverse_hessian(here)
+        promised = -_dots(direction, here.values.gradient)
+        by_metric = _dots(here.inverse_gradient, here.values.gradient)
+        # Rounding may turn a direction uphill when all is nearly done.
+        direction = xp.where((promised > 0)[:, None], direction, -here.inverse_gradient)
+        gap = xp.where(promised > by_metric, promised, by_metric) / 2
+        size = here.values.objective
+        # An objective of zero is a minimum where nothing is left to gain.
+        gap = xp.where(gap > 0, gap / xp.where(size > 0, size, 1.0), 0.0)
+        return here._replace(
+            direction=xp.where(which[:, None], direction, here.direction),
+            gap=xp.where(which, gap, here.gap),
+        )
+
+    def _restarted(self, here: Positions, which: Array) -> Positions:
+        """Drop what some functions remember: it misleads them."""
+        xp = namespace_of(here.params)
+        if not bool(xp.any(which)):
+            return here
+        moves = tuple(m._replace(scale=xp.where(which, 0.0, m.scale)) for m in here.moves)
+        here = here._replace(
+            moves=moves,
+            factor=xp.where(which, 1.0, here.factor),
+            length=xp.where(which, 1.0, here.length),
+        )
+        return self._aimed(here, which)
+
+
+def _accepted(old: Positions, there: Values, slope: Array, end_slope: Array, noise: float) -> Array:
+    """Whether the trials fall enough; near the minimum, where values round, by their slopes."""
+    fall = there.objective - old.values.objective
+    enough = fall <= _SUFFICIENT * old.length * slope
+    # On a parabola this says the same as the line before (Hager and Zhang, 2005).
+    level = (fall <= noise * abs(old.values.objective)) & (
+        end_slope <= (2 * _SUFFICIENT - 1) * slope
+    )
+    return enough | level
+
+
+def _shortened(length: Array, slope: Array, end_slope: Array) -> Array:
+    """Return where to look next on the way of a rejected trial, given the slopes at both ends of it.
+
+    The slope of a convex function rises: the zero of its chord is a good guess.
+    """
+    xp = namespace_of(length)
+    rises = end_slope > slope
+    chord = length * slope / xp.where(rises, slope - end_slope, -1.0)
+    chord = xp.clip(chord, min=1e-3 * length, max=0.7 * length)
+    return xp.where(rises, chord, 0.1 * length)  # without slopes, as at a NaN, well back
+
+
+def _inverse_hessian(here: Positions) -> Array:
+    """Apply the inverse second derivative to the gradients, by the two-loop recursion."""
+    q, r, shares = here.values.gradient, here.inverse_gradient, []
+    for move in reversed(here.moves):
+        share = move.scale * _dots(move.s, q)
+        q = q - share[:, None] * move.y
+        r = r - share[:, None] * move.inverse_y  # stays M⁻¹ q, without another solve
+        shares.append(share)
+    r = r * here.factor[:, None]
+    for move, share in zip(here.moves, reversed(shares), strict=True):
+        r = r + move.s * (share - move.scale * _dots(move.y, r))[:, None]
+    return r
+
+
+def _dots(a: Array, b: Array) -> Array:
+    return namespace_of(a).sum(a * b, axis=1)

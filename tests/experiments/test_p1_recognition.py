@@ -1,0 +1,195 @@
+"""Recognition of images: the quick versions on digits learn, choose their settings, and write their files."""
+
+import json
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_limits
+
+import clusterica
+from clusterica.datasets import load_digits_images
+from clusterica.experiments import run
+from clusterica.experiments._context import Context
+from clusterica.experiments._recognition import cifar10, label_subsets, percent, rows_of, stl10
+from clusterica.experiments.p1_params import GaussianFilters, _validation_split
+from clusterica.images import ImageFeatures
+
+pytest.importorskip("matplotlib")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_blas_thread():
+    """Keep the many products of small matrices from waiting for a second thread."""
+    with threadpool_limits(1, user_api="blas"):
+        yield
+
+
+@pytest.fixture(scope="module")
+def reproduced(tmp_path_factory):
+    """A function that runs an experiment once and checks what its file says."""
+    found = {}
+
+    def one(name):
+        if name not in found:
+            outcome = run(name, quick=True, output=tmp_path_factory.mktemp(name))
+            record = json.loads(outcome.json_path.read_text(encoding="utf-8"))
+            assert record["settings"]["data"] == "digits of scikit-learn"
+            assert len(record["rows"]) == len(outcome.result.rows)
+            assert {len(row) for row in record["rows"]} == {len(record["columns"])}
+            found[name] = outcome
+        return found[name]
+
+    return one
+
+
+def accuracies(outcome):
+    values = outcome.result.values.items()
+    return {name: value["accuracy"] for name, value in values if "accuracy" in value}
+
+
+# --- Tables ----------------------------------------------------------------------------------------
+
+
+def test_table_1(reproduced):
+    outcome = reproduced("P1-table1")
+    found = accuracies(outcome)
+    assert len(found) == 3
+    assert min(found.values()) > 0.95
+    for name in found:
+        value = outcome.result.values[name]
+        assert value["C"] > 0
+        assert min(value["learn_seconds"], value["encode_seconds"], value["head_seconds"]) > 0
+    printed = [row[2] for row in outcome.result.rows[:3]]
+    assert printed == [f"{100 * value:.1f}" for value in found.values()]
+
+
+@pytest.mark.slow
+def test_table_2_averages_over_draws_of_labels(reproduced):
+    outcome = reproduced("P1-table2")
+    for draws in outcome.result.values["accuracies"].values():
+        assert len(draws) == 3
+        assert len(set(draws)) > 1
+        assert np.mean(draws) > 0.9
+    assert " ± " in outcome.result.rows[0][2]
+
+
+@pytest.mark.slow
+def test_table_3_saves_the_models_it_scored(reproduced):
+    outcome = reproduced("P1-table3")
+    folder = outcome.json_path.parent
+    train, folds, _ = stl10(Context(quick=True))
+    assert {path.name for path in folder.glob("*.safetensors")} == {
+        f"P1-table3-{which}.safetensors" for which in ("all", "fold0", "fold1", "fold2")
+    }
+    for i, accuracy in enumerate(outcome.result.values["accuracies"]):
+        assert accuracy > 0.9
+        model = clusterica.load(folder / f"P1-table3-fold{i}.safetensors")
+        outside = np.setdiff1d(np.arange(len(train.labels)), folds[i])
+        score = model.score(train.images[outside], train.labels[outside])
+        np.testing.assert_allclose(score, accuracy, atol=0.002)
+
+
+@pytest.mark.slow
+def test_fourth_paper_triangle_codes_beat_hard_ones(reproduced):
+    found = accuracies(reproduced("P4-table2"))
+    assert found["K-means, triangle"] > found["K-means, hard"] > 0.8
+    assert found["K-means, triangle, 4000"] > 0.95
+
+
+def test_fourth_paper_features_beat_pixels(reproduced):
+    found = reproduced("P4-table3").result.values
+    assert np.mean(found["K-means, triangle"]) > np.mean(found["Raw pixels"]) > 0.85
+
+
+# --- Settings of the pipeline ----------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_more_filters_and_better_codes_help(reproduced):
+    outcome = reproduced("P1-params")
+    found = outcome.result.values["accuracies"]
+    (default,) = found["default"].values()
+    assert default > 0.9
+    assert found["filters"]["8"] < default < found["filters"]["128"] + 0.02  # conclusion 8
+    encoders = found["encoder"]
+    for poor in ("hard, equation (1)", "hard, nearest of KMeans", "sigmoid"):  # section 4.2
+        assert encoders[poor] < min(default, encoders["triangle of KMeans"])
+    assert found["whitening ε"]["no whitening"] < default
+
+
+@pytest.mark.slow
+def test_encoders_matter_more_than_learners(reproduced):
+    outcome = reproduced("P1-params")
+    spans = outcome.result.values["spans"]
+    assert spans["encoder"] > 2 * spans["learner"]  # conclusion 7
+    (picture,) = outcome.picture_paths
+    assert picture.stat().st_size > 10_000
+
+
+def test_validation_images_are_training_images():
+    ctx = Context(quick=True)
+    split, everything = _validation_split(ctx), cifar10(ctx)
+
+    def rows(images):
+        return {image.tobytes() for image in images}
+
+    train, held_out, test = (
+        rows(part.images) for part in (split.train, split.test, everything.test)
+    )
+    assert train | held_out <= rows(everything.train.images)
+    assert not train & held_out
+    # A few digits are drawn alike; a test set in the place of one of these would share all.
+    assert len(held_out & test) < 5
+
+
+def test_gaussian_filters_have_unit_length():
+    X = np.ones((7, 5))
+    first, second = (GaussianFilters(3, random_state=0).fit(X).components_ for _ in range(2))
+    np.testing.assert_allclose(np.linalg.norm(first, axis=1), 1)
+    np.testing.assert_array_equal(first, second)
+    images = load_digits_images().images[:50]
+    features = ImageFeatures(6, patch_size=4, learner=GaussianFilters(), random_state=0).fit(images)
+    assert features.filters_.shape == (6, 16)
+
+
+# --- Encoders over the number of labels ------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_encoders_come_closer_with_more_labels(reproduced):
+    outcome = reproduced("P1-fig6")
+    curves = outcome.result.values["accuracies"]
+    sparse, soft = (
+        np.array([np.mean(draws) for draws in curves[name]])
+        for name in ("sparse coding", "soft threshold")
+    )
+    for curve in (sparse, soft):
+        assert (np.diff(curve) > 0).all()
+        assert curve[-1] > 0.95
+    assert abs(sparse[-1] - soft[-1]) < 0.02
+    assert [len(draws) for draws in curves["sparse coding"]] == [3, 3, 3, 3]
+    assert outcome.picture_paths[0].stat().st_size > 10_000
+
+
+# --- Helpers ---------------------------------------------------------------------------------------
+
+
+def test_subsets_have_so_many_labels_of_each_class():
+    labels = np.random.default_rng().integers(4, size=200)
+    subsets = label_subsets(labels, 7, 3, seed=0)
+    assert len(subsets) == 3
+    for subset in subsets:
+        assert (np.diff(subset) > 0).all()
+        np.testing.assert_array_equal(np.bincount(labels[subset]), [7] * 4)
+    assert not np.array_equal(subsets[0], subsets[1])
+
+
+def test_rows_of_tensors(put):
+    X = np.arange(12.0).reshape(6, 2)
+    picked = rows_of(put(X), np.array([4, 1]))
+    np.testing.assert_array_equal(clusterica.arrays.to_host(picked), X[[4, 1]])
+
+
+def test_percent():
+    assert percent([0.7834]) == "78.3"
+    assert percent([0.5, 0.6]) == "55.0 ± 7.1"

@@ -1,0 +1,81 @@
+"""On a CUDA device: sources, pursuits, densities, encoders, heads and image features as on the CPU."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from clusterica import config_context
+from clusterica.arrays import to_host
+from clusterica.cluster import DensityClusterer
+from clusterica.encoders import ENCODER_NAMES, make_encoder
+from clusterica.ica import ClusterICA, KurtosisPursuit
+from clusterica.images import ImageFeatures
+from clusterica.linear import LinearSVC, RidgeHead
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.gpu
+
+rng = np.random.default_rng(0)
+X = rng.laplace(size=(20_000, 6)) @ rng.normal(size=(6, 6))
+DIGITS = load_digits()
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        ClusterICA(random_state=0),
+        ClusterICA(refine="ml", random_state=0),
+        KurtosisPursuit(objective="max", n_init=5, random_state=0),
+    ],
+    ids=str,
+)
+def test_sources(estimator):
+    expected = estimator.fit(X).components_
+    tensor = torch.asarray(X, device="cuda")
+    found = estimator.fit(tensor)
+    assert found.components_.device.type == "cuda"
+    assert found.transform(tensor).device.type == "cuda"
+    np.testing.assert_allclose(to_host(found.components_), expected, atol=1e-3)
+
+
+def test_density():
+    column = np.concatenate([rng.normal(-3, 1, (500, 1)), rng.normal(3, 1, (500, 1))])
+    expected = DensityClusterer().fit(column)
+    found = DensityClusterer().fit(torch.asarray(column, device="cuda"))
+    np.testing.assert_array_equal(to_host(found.labels_), expected.labels_)
+
+
+@pytest.mark.parametrize("name", ENCODER_NAMES)
+def test_encoders(name):
+    D = rng.normal(size=(16, 6)).astype(np.float32)
+    rows = X[:500].astype(np.float32)
+    encoder = make_encoder(name).set_params(dictionary=D)
+    expected = encoder.fit(rows).transform(rows)
+    tensor = torch.asarray(rows, device="cuda")
+    found = to_host(encoder.fit(tensor).transform(tensor))
+    np.testing.assert_allclose(found, expected, atol=2e-2 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("head", [LinearSVC(C=10.0), RidgeHead(alpha=1.0)], ids=str)
+@pytest.mark.parametrize("n", [1500, 50])
+def test_heads(head, n):
+    rows, y = DIGITS.data[:n].astype(np.float32), DIGITS.target[:n]
+    expected = head.fit(rows, y).decision_function(rows)
+    tensor = torch.asarray(rows, device="cuda")
+    found = head.fit(tensor, y)
+    np.testing.assert_allclose(to_host(found.decision_function(tensor)), expected, atol=2e-2)
+
+
+@pytest.mark.parametrize("encoder", ["soft-threshold", "triangle", "hard"])
+@pytest.mark.parametrize("pooling", ["sum", "max"])
+def test_image_features(encoder, pooling):
+    images = DIGITS.images[:200]
+    model = ImageFeatures(
+        20, patch_size=4, n_patches=2000, encoder=encoder, pooling=pooling, random_state=0
+    ).fit(images)
+    expected = model.transform(images)
+    with config_context(device="cuda"):
+        found = model.transform(images)
+    np.testing.assert_allclose(found, expected, atol=1e-3 * np.abs(expected).max())
+    on_device = model.fit(torch.asarray(images, device="cuda"))
+    assert on_device.transform(torch.asarray(images, device="cuda")).device.type == "cuda"

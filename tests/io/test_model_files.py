@@ -1,0 +1,273 @@
+"""Model files: every estimator comes back as it was, and no file can run code."""
+
+import inspect
+import json
+import os
+import pickle
+import pkgutil
+import struct
+import sys
+from importlib import import_module
+
+import numpy as np
+import pytest
+import sklearn.cluster
+from numpy.testing import assert_array_equal
+from sklearn.base import BaseEstimator
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import clusterica
+from clusterica.arrays import to_host
+from clusterica.cluster import CosineKMeans, DensityClusterer, KMeans, SphericalKMeans
+from clusterica.encoders import (
+    HardEncoder,
+    OMPEncoder,
+    SigmoidEncoder,
+    SoftThresholdEncoder,
+    SparseEncoder,
+    TriangleEncoder,
+)
+from clusterica.ica import ClusterICA, KurtosisPursuit, LogCosh
+from clusterica.preprocessing import ContrastNormalizer, Whitener
+
+
+@pytest.fixture
+def X(rng):
+    return rng.laplace(size=(300, 4))
+
+
+ATOMS = np.eye(4)
+MODELS = {
+    "ContrastNormalizer": ContrastNormalizer(eps=0.1),
+    "Whitener": Whitener("pca", eps="1%"),
+    "KMeans": KMeans(3, random_state=0),
+    "SphericalKMeans": SphericalKMeans(6, random_state=np.random.default_rng(0)),
+    "CosineKMeans": CosineKMeans(random_state=np.random.RandomState(0)),
+    "ClusterICA": ClusterICA(
+        refine=LogCosh(), random_state=0, clusterer=sklearn.cluster.KMeans(n_init=1)
+    ),
+    "HardEncoder": HardEncoder(ATOMS),
+    "TriangleEncoder": TriangleEncoder(ATOMS),
+    "SoftThresholdEncoder": SoftThresholdEncoder(ATOMS, two_sided=False),
+    "SigmoidEncoder": SigmoidEncoder(ATOMS),
+    "SparseEncoder": SparseEncoder(ATOMS),
+    "OMPEncoder": OMPEncoder(ATOMS, n_nonzero=2),
+    "KurtosisPursuit": KurtosisPursuit(objective="max", random_state=0),
+    "Pipeline": make_pipeline(StandardScaler(), Whitener(eps=0.0), CosineKMeans(random_state=0)),
+}
+
+
+def there_and_back(model, tmp_path):
+    return clusterica.load(clusterica.save(model, tmp_path / "model.safetensors"))
+
+
+def assert_equal(a, b):
+    """Compare two values of estimators, however deep."""
+    assert type(a) is type(b)
+    if isinstance(a, BaseEstimator):
+        assert_equal({k: v for k, v in vars(a).items() if k != "_callback_fit_ctx"}, vars(b))
+    elif isinstance(a, dict):
+        assert list(a) == list(b)
+        for key in a:
+            assert_equal(a[key], b[key])
+    elif isinstance(a, list | tuple):
+        assert len(a) == len(b)
+        for x, y in zip(a, b, strict=True):
+            assert_equal(x, y)
+    elif isinstance(a, np.ndarray):
+        assert a.dtype == b.dtype
+        assert_array_equal(a, b)
+    elif isinstance(a, np.random.Generator):
+        assert a.bit_generator.state == b.bit_generator.state
+    elif isinstance(a, np.random.RandomState):
+        assert_equal(a.get_state(), b.get_state())
+    else:
+        assert a == b or (a != a and b != b)
+
+
+@pytest.mark.filterwarnings("ignore:.*look Gaussian")
+@pytest.mark.parametrize("name", MODELS)
+def test_a_fitted_model_comes_back_as_it_was(name, X, tmp_path):
+    model = MODELS[name].fit(X)
+    again = there_and_back(model, tmp_path)
+    assert_equal(model, again)
+    method = "transform" if hasattr(model, "transform") else "predict"
+    assert_array_equal(getattr(again, method)(X), getattr(model, method)(X))
+
+
+def test_one_column(X, tmp_path):
+    model = DensityClusterer().fit(X[:, :1])
+    assert_array_equal(there_and_back(model, tmp_path).predict(X[:, :1]), model.labels_)
+
+
+def test_an_unfitted_model_comes_back(tmp_path):
+    model = KMeans(7, init="rows", tol=0.0)
+    assert there_and_back(model, tmp_path).get_params() == model.get_params()
+
+
+def test_partial_fit_goes_on(X, tmp_path):
+    model = KMeans(3, random_state=0).partial_fit(X[:150])
+    again = there_and_back(model, tmp_path).partial_fit(X[150:])
+    assert_array_equal(again.cluster_centers_, model.partial_fit(X[150:]).cluster_centers_)
+
+
+def test_names_and_output_settings_stay(X, tmp_path):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(X, columns=["a", "b", "ü", "d"])
+    model = Whitener().set_output(transform="pandas").fit(frame)
+    again = there_and_back(model, tmp_path)
+    assert list(again.feature_names_in_) == list(frame.columns)
+    assert list(again.transform(frame).columns) == list(model.transform(frame).columns)
+
+
+def test_tensors_stay_tensors(X, tmp_path):
+    torch = pytest.importorskip("torch")
+    tensor = torch.asarray(X)
+    model = Whitener().fit(tensor)
+    again = there_and_back(model, tmp_path)
+    assert isinstance(again.whitening_, torch.Tensor)
+    assert_array_equal(to_host(again.transform(tensor)), to_host(model.transform(tensor)))
+
+
+def test_a_device_that_is_not_there(X, tmp_path):
+    torch = pytest.importorskip("torch")
+    path = clusterica.save(Whitener().fit(torch.asarray(X)), tmp_path / "m.safetensors")
+    with pytest.raises(ValueError, match=r"load\(path, device='cpu'\)"):
+        clusterica.load(path, device="cuda:99")
+
+
+def test_tensors_without_torch(X, tmp_path, uninstalled):
+    torch = pytest.importorskip("torch")
+    path = clusterica.save(Whitener().fit(torch.asarray(X)), tmp_path / "m.safetensors")
+    uninstalled("torch")
+    with pytest.raises(ImportError, match=r"clusterica\[torch\]"):
+        clusterica.load(path)
+
+
+def test_numbers_that_json_lacks(tmp_path):
+    model = KMeans(tol=float("inf"))
+    model.extra_ = (np.float32(0.1), float("nan"), np.bool_(True), -0.0, np.empty((0, 3), np.int16))
+    again = there_and_back(model, tmp_path)
+    assert again.tol == float("inf")
+    assert_equal(model.extra_, again.extra_)
+
+
+def test_every_estimator_is_tried():
+    """Whoever adds an estimator is asked to add it here."""
+    found = set()
+    for package in ("preprocessing", "cluster", "ica", "encoders", "linear", "images"):
+        if not any(m.name == package for m in pkgutil.iter_modules(clusterica.__path__)):
+            continue
+        module = import_module(f"clusterica.{package}")
+        found |= {
+            name
+            for name in module.__all__
+            if inspect.isclass(getattr(module, name))
+            and issubclass(getattr(module, name), BaseEstimator)
+        }
+    elsewhere = {"DensityClusterer"}
+    assert found - elsewhere <= set(MODELS)
+
+
+# --- What can't be held -----------------------------------------------------------------------------
+
+
+def test_functions_are_refused_by_name(X, tmp_path):
+    with pytest.raises(TypeError, match=r"KMeans\.init is a function"):
+        clusterica.save(KMeans(2, init=lambda X, k, random_state: X[:k]), tmp_path / "m")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_foreign_estimators_are_refused(tmp_path):
+    class Foreign(BaseEstimator):
+        pass
+
+    with pytest.raises(TypeError, match="carries no code"):
+        clusterica.save(make_pipeline(Foreign()), tmp_path / "m")
+    with pytest.raises(TypeError, match="takes an estimator"):
+        clusterica.save({"a": 1}, tmp_path / "m")
+
+
+def test_a_failure_leaves_the_older_file(X, tmp_path, monkeypatch):
+    path = clusterica.save(Whitener().fit(X), tmp_path / "m.safetensors")
+    before = path.read_bytes()
+
+    def broken(*args):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(os, "replace", broken)
+    with pytest.raises(OSError, match="disk full"):
+        clusterica.save(Whitener().fit(X + 1), path)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+# --- Files that are not right -----------------------------------------------------------------------
+
+
+def rewritten(path, change):
+    """Change the JSON of a model file."""
+    content = path.read_bytes()
+    (size,) = struct.unpack("<Q", content[:8])
+    header = json.loads(content[8 : 8 + size])
+    description = json.loads(header["__metadata__"]["clusterica"])
+    change(description)
+    header["__metadata__"]["clusterica"] = json.dumps(description)
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + content[8 + size :])
+    return path
+
+
+@pytest.fixture
+def model_file(X, tmp_path):
+    return clusterica.save(Whitener().fit(X), tmp_path / "m.safetensors")
+
+
+@pytest.mark.parametrize("keep", [0, 4, 100, -1])
+def test_a_file_that_was_cut_short(model_file, keep):
+    model_file.write_bytes(model_file.read_bytes()[:keep])
+    with pytest.raises(ValueError, match=r"m\.safetensors is not a model file.*cut short"):
+        clusterica.load(model_file)
+
+
+def test_a_file_of_something_else(tmp_path):
+    (tmp_path / "m").write_bytes(pickle.dumps({"a": 1}))
+    with pytest.raises(ValueError, match="is not a model file"):
+        clusterica.load(tmp_path / "m")
+    with pytest.raises(FileNotFoundError, match="no model file"):
+        clusterica.load(tmp_path / "absent")
+
+
+def test_a_newer_format(model_file):
+    rewritten(model_file, lambda d: d.update(format=2))
+    with pytest.raises(ValueError, match=r"format 2.*update clusterica"):
+        clusterica.load(model_file)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "os:system",
+        "subprocess:Popen",
+        "builtins:eval",
+        "clusterica.io._model:load",
+        "clusterica.io._model:os",
+        "sklearn.base:clone",
+        "sklearn.utils.estimator_checks:NotFittedError",
+        "clusterica.nowhere:KMeans",
+    ],
+)
+def test_no_file_can_name_other_code(model_file, name):
+    rewritten(model_file, lambda d: d["model"].update(estimator=name))
+    modules = set(sys.modules)
+    with pytest.raises(ValueError, match=r"m\.safetensors"):
+        clusterica.load(model_file)
+    assert not {"subprocess"} & (set(sys.modules) - modules)
+
+
+def test_other_versions_of_scikit_learn_are_told(X, tmp_path):
+    path = clusterica.save(make_pipeline(StandardScaler(), Whitener()).fit(X), tmp_path / "m")
+    rewritten(path, lambda d: d.update(sklearn="1.0"))
+    with pytest.warns(UserWarning, match="StandardScaler"):
+        clusterica.load(path)

@@ -1,0 +1,50 @@
+"""Callbacks of scikit-learn see every solve and its iterations, and can stop a fit."""
+
+from clusterica.linear import LinearSVC
+
+
+class Watcher:
+    """Writes down the tasks that end, and asks to stop where told."""
+
+    def __init__(self, stop_at=None):
+        self.stop_at, self.ended = stop_at, []
+
+    def setup(self, estimator, context):
+        pass
+
+    def teardown(self, estimator, context):
+        pass
+
+    def on_fit_task_begin(self, estimator, context):
+        pass
+
+    def on_fit_task_end(self, estimator, context):
+        self.ended.append(context.task_name)
+        return self.stop_at is not None and self.ended.count("iteration") >= self.stop_at
+
+
+def test_iterations_are_reported(tall):
+    watcher = Watcher()
+    model = LinearSVC(C=10.0).set_callbacks(watcher).fit(*tall)
+    assert watcher.ended == ["iteration"] * model.n_iter_ + ["strength", "fit"]
+
+
+def test_every_strength_is_reported(tall):
+    watcher = Watcher()
+    model = LinearSVC(random_state=0).set_callbacks(watcher).fit(*tall)
+    assert watcher.ended.count("strength") == 5 * len(model.C_path_) + 1
+
+
+def test_stopped_by_a_callback(tall):
+    """No warning: it was asked for."""
+    watcher = Watcher(stop_at=3)
+    model = LinearSVC(C=1000.0).set_callbacks(watcher).fit(*tall)
+    assert model.n_iter_ == 3
+    assert not model.converged_
+
+
+def test_search_stopped_by_a_callback(tall):
+    watcher = Watcher(stop_at=3)
+    model = LinearSVC(random_state=0).set_callbacks(watcher).fit(*tall)
+    assert watcher.ended.count("strength") == 2
+    assert model.C_ == 10

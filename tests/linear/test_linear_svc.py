@@ -1,0 +1,173 @@
+"""LinearSVC finds the minimum of its objective, and is scikit-learn's where the two overlap."""
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.svm import LinearSVC as ScikitLearnSVC
+
+import clusterica
+from clusterica.linear import LinearSVC
+
+
+def signs_of(y, model):
+    targets = model.classes_[1:] if len(model.classes_) == 2 else model.classes_
+    return np.where(y[:, None] == targets, 1.0, -1.0)
+
+
+def in_standard_space(model, X):
+    """Return weights and intercepts for standardised features."""
+    scale = X.std(axis=0)
+    return model.coef_ * scale, model.intercept_ + model.coef_ @ X.mean(axis=0)
+
+
+@pytest.mark.parametrize("C", [0.1, 10.0, 1000.0])
+@pytest.mark.parametrize("shape", ["tall", "wide"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_objective_is_that_of_newton(request, standardised, objective, newton, shape, C, dtype):
+    X, y = request.getfixturevalue(shape)
+    model = LinearSVC(C=C).fit(X.astype(dtype), y)
+    assert model.converged_
+    assert model.n_iter_ < 100
+    Z, T = standardised(X), signs_of(y, model)
+    W, b = in_standard_space(model, X)
+    for k in range(T.shape[1]):
+        best = objective(Z, T[:, k], *newton(Z, T[:, k], C), C)
+        ours = objective(Z, T[:, k], W[k], b[k], C)
+        assert best * (1 - 1e-9) <= ours <= best * (1 + 1e-5)
+        assert model.objective_[k] == pytest.approx(ours, rel=1e-4)
+
+
+@pytest.mark.parametrize("C", [1.0, 100.0])
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("shape", ["tall", "wide"])
+def test_same_as_scikit_learn(request, shape, n_classes, C):
+    X, y = request.getfixturevalue(shape)
+    y = y % n_classes
+    ours = LinearSVC(C=C, standardize=False, fit_intercept=False, tol=1e-10).fit(X, y)
+    theirs = ScikitLearnSVC(
+        C=C / len(X), dual=False, fit_intercept=False, tol=1e-10, max_iter=100_000
+    ).fit(X, y)
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-4)
+    np.testing.assert_array_equal(ours.intercept_, 0)
+    np.testing.assert_array_equal(ours.predict(X), theirs.predict(X))
+    np.testing.assert_allclose(ours.decision_function(X), theirs.decision_function(X), atol=1e-3)
+
+
+@pytest.mark.parametrize("shape", ["tall", "wide"])
+def test_intercept_without_standardising(request, newton, shape):
+    X, y = request.getfixturevalue(shape)
+    model = LinearSVC(C=5.0, standardize=False, tol=1e-12).fit(X, y)
+    for k, t in enumerate(signs_of(y, model).T):
+        w, b = newton(X, t, 5.0)
+        np.testing.assert_allclose(model.coef_[k], w, atol=1e-5)
+        assert model.intercept_[k] == pytest.approx(b, abs=1e-4)
+
+
+def test_scaling_without_intercept(tall, newton):
+    """Features are divided by their deviation and not centred, so that the origin decides nothing."""
+    X, y = tall
+    model = LinearSVC(C=5.0, fit_intercept=False, tol=1e-12).fit(X, y)
+    np.testing.assert_array_equal(model.intercept_, 0)
+    scale = X.std(axis=0)
+    for k, t in enumerate(signs_of(y, model).T):
+        w, _ = newton(X / scale, t, 5.0, intercept=False)
+        np.testing.assert_allclose(model.coef_[k] * scale, w, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", ["tall", "wide"])
+def test_both_solvers_agree(request, shape, monkeypatch):
+    X, y = request.getfixturevalue(shape)
+    models = []
+    for few in (True, False):
+        monkeypatch.setattr("clusterica.linear._base._few_rows", lambda rows, few=few: few)
+        models.append(LinearSVC(C=30.0, tol=1e-12).fit(X, y))
+    assert models[0].n_passes_ < 4 < models[1].n_passes_
+    np.testing.assert_allclose(models[0].coef_, models[1].coef_, atol=1e-5)
+    np.testing.assert_allclose(models[0].intercept_, models[1].intercept_, atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", ["tall", "wide"])
+def test_weights_count_rows(request, rng, shape):
+    X, y = request.getfixturevalue(shape)
+    weights = rng.integers(0, 3, size=len(X))
+    weighted = LinearSVC(C=10.0, tol=1e-12).fit(X, y, sample_weight=weights)
+    repeated = LinearSVC(C=10.0, tol=1e-12).fit(X.repeat(weights, axis=0), y.repeat(weights))
+    np.testing.assert_allclose(weighted.coef_, repeated.coef_, atol=1e-5)
+    np.testing.assert_allclose(weighted.intercept_, repeated.intercept_, atol=1e-4)
+    share = np.average(weighted.predict(X) == y, weights=weights)
+    assert weighted.score(X, y, sample_weight=weights) == pytest.approx(share)
+
+
+def test_two_classes_have_one_row(tall):
+    X, y = tall
+    labels = np.where(y > 1, "yes", "no")
+    model = LinearSVC(C=10.0).fit(X, labels)
+    assert model.coef_.shape == (1, 30)
+    assert model.intercept_.shape == (1,)
+    assert list(model.classes_) == ["no", "yes"]
+    scores = model.decision_function(X)
+    assert scores.shape == (400,)
+    np.testing.assert_allclose(scores, X @ model.coef_[0] + model.intercept_[0], atol=1e-10)
+    np.testing.assert_array_equal(model.predict(X), np.where(scores > 0, "yes", "no"))
+
+
+def test_strength_does_not_depend_on_the_number_of_rows(tall):
+    X, y = tall
+    once = LinearSVC(C=10.0, tol=1e-12).fit(X, y)
+    twice = LinearSVC(C=10.0, tol=1e-12).fit(np.tile(X, (2, 1)), np.tile(y, 2))
+    np.testing.assert_allclose(once.coef_, twice.coef_, atol=1e-5)
+
+
+def test_tens_of_passes_on_collinear_features(rng):
+    """Condition number 1e6, where a plain L-BFGS takes hundreds of passes for the same objective."""
+    n, d = 3000, 100
+    Z = rng.normal(size=(n, d)) * np.geomspace(1, 1e-3, d)
+    y = (Z[:, :5] * [1, 1.2, 1.4, 1.6, 2] + rng.normal(size=(n, 5))).argmax(axis=1)
+    X = (Z @ np.linalg.qr(rng.normal(size=(d, d)))[0]).astype(np.float32)
+    model = LinearSVC(C=100.0).fit(X, y)
+    assert model.converged_
+    assert model.n_passes_ < 40
+
+
+def test_little_memory_costs_passes_only(tall):
+    X, y = tall
+    ample = LinearSVC(C=10.0, tol=1e-12).fit(X, y)
+    with clusterica.config_context(memory="64KiB"):
+        scarce = LinearSVC(C=10.0, tol=1e-12).fit(np.tile(X, (1, 4)) / 2, y)
+    assert scarce.converged_
+    # Each feature four times, at half its size: the same decisions at a fourth of the penalty.
+    quarter = LinearSVC(C=40.0, tol=1e-12).fit(X, y)
+    assert not np.allclose(ample.coef_, quarter.coef_)
+    decisions = scarce.decision_function(np.tile(X, (1, 4)) / 2)
+    np.testing.assert_allclose(decisions, quarter.decision_function(X), atol=1e-5)
+
+
+def test_far_from_the_origin_in_float32(tall, standardised, objective, newton):
+    """Mean 1e4 deviations away: products of such rows would leave few digits."""
+    X, y = tall
+    far = (standardised(X) + 1e4).astype(np.float32)
+    seen = far.astype(np.float64)
+    model = LinearSVC(C=100.0).fit(far, y)
+    assert model.converged_
+    Z, T = standardised(seen), signs_of(y, model)
+    exact = np.array([newton(Z, t, 100.0)[0] for t in T.T])
+    np.testing.assert_allclose(model.coef_ * seen.std(axis=0), exact, atol=0.02)
+    lifts = [newton(Z, t, 100.0)[1] for t in T.T]
+    np.testing.assert_allclose(model.decision_function(far), Z @ exact.T + lifts, atol=0.02)
+
+
+def test_stops_at_max_iter_and_says_so(tall):
+    X, y = tall
+    with pytest.warns(ConvergenceWarning, match="not converged after 2 iterations.*raise max_iter"):
+        model = LinearSVC(C=1000.0, max_iter=2).fit(X, y)
+    assert not model.converged_
+    assert model.n_iter_ == 2
+    assert model.gap_.max() > 1e-7
+
+
+def test_repeated_fits_are_equal(tall):
+    X, y = tall
+    first = LinearSVC(random_state=3).fit(X, y)
+    again = LinearSVC(random_state=3).fit(X, y)
+    np.testing.assert_array_equal(first.coef_, again.coef_)
+    assert first.C_ == again.C_

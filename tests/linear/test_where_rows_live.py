@@ -1,0 +1,133 @@
+"""The same classifiers wherever the rows live and however they are cut into blocks."""
+
+import pickle
+from functools import partial
+
+import numpy as np
+import pytest
+
+import clusterica
+from clusterica.arrays import device_of, to_host
+from clusterica.linear import LinearSVC, RidgeHead
+
+
+def strict(X, path, device="CPU_DEVICE"):
+    xp = pytest.importorskip("array_api_strict")
+    return xp.asarray(X, device=xp.Device(device))
+
+
+def memory_map(X, path):
+    np.save(path / "X.npy", X)
+    return np.load(path / "X.npy", mmap_mode="r")
+
+
+def dask(X, path):
+    return pytest.importorskip("dask.array").from_array(X, chunks=(len(X) // 3 + 1, 7))
+
+
+KINDS = {
+    "fortran order": lambda X, path: np.asfortranarray(X),
+    "memory map": memory_map,
+    "lists": lambda X, path: X.tolist(),
+    "blocks": lambda X, path: [X[:10], X[10:10], X[10:]],
+    "torch": lambda X, path: pytest.importorskip("torch").asarray(X),
+    "strict": strict,
+    "strict-device1": partial(strict, device="device1"),
+    "dask": dask,
+}
+
+
+@pytest.mark.parametrize("head", [partial(LinearSVC, C=30.0), partial(RidgeHead, alpha=2.0)])
+@pytest.mark.parametrize("shape", ["tall", "wide"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_kinds_of_data(request, tmp_path, head, shape, kind):
+    X, y = request.getfixturevalue(shape)
+    expected = head(tol=1e-11).fit(X, y)
+    X_there = KINDS[kind](X, tmp_path)
+    model = head(tol=1e-11).fit(X_there, y)
+    assert model.converged_
+    np.testing.assert_allclose(to_host(model.coef_), expected.coef_, atol=1e-4)
+    np.testing.assert_allclose(to_host(model.intercept_), expected.intercept_, atol=1e-3)
+    scores = to_host(model.decision_function(X_there))
+    np.testing.assert_allclose(scores, expected.decision_function(X), atol=1e-3)
+    np.testing.assert_array_equal(to_host(model.predict(X_there)), expected.predict(X))
+    assert model.score(X_there, y) == expected.score(X, y)
+
+
+@pytest.mark.parametrize("shape", ["tall", "wide"])
+@pytest.mark.parametrize("kind", ["torch", "blocks", "dask", "strict-device1"])
+def test_strength_chosen_wherever_rows_live(request, tmp_path, shape, kind):
+    X, y = request.getfixturevalue(shape)
+    expected = LinearSVC(random_state=0).fit(X, y)
+    model = LinearSVC(random_state=0).fit(KINDS[kind](X, tmp_path), y)
+    np.testing.assert_array_equal(model.C_path_, expected.C_path_)
+    np.testing.assert_allclose(model.validation_scores_, expected.validation_scores_, atol=0.1)
+
+
+def test_results_are_where_the_data_is(put, tall):
+    X, y = tall
+    placed = put(X.astype(np.float32))
+    model = LinearSVC(C=10.0).fit(placed, put(y))
+    results = [
+        model.coef_,
+        model.intercept_,
+        model.decision_function(placed),
+        model.predict(placed),
+    ]
+    for result in results:
+        assert type(result) is type(placed)
+        assert device_of(result) == device_of(placed)
+    assert "float32" in str(model.coef_.dtype)
+    assert model.score(placed, put(y)) > 0.5
+    words = np.array(["a", "b", "c", "d"])[y]
+    named = LinearSVC(C=10.0).fit(placed, words)
+    assert isinstance(named.predict(placed), np.ndarray)
+    assert named.score(placed, words) == model.score(placed, y)
+
+
+@pytest.mark.parametrize("shape", ["tall", "wide"])
+def test_streamed_through_a_device(request, shape):
+    pytest.importorskip("torch")
+    X, y = request.getfixturevalue(shape)
+    expected = LinearSVC(C=30.0, tol=1e-11).fit(X, y)
+    with clusterica.config_context(device="cpu"):
+        model = LinearSVC(C=30.0, tol=1e-11).fit(X, y)
+    assert isinstance(model.coef_, np.ndarray)
+    np.testing.assert_allclose(model.coef_, expected.coef_, atol=1e-4)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("memory", ["64KiB", "1MiB"])
+@pytest.mark.parametrize("shape", ["tall", "wide"])
+def test_blocks_and_threads(request, shape, memory, threads):
+    X, y = request.getfixturevalue(shape)
+    expected = LinearSVC(C=30.0, tol=1e-11).fit(X, y)
+    with clusterica.config_context(memory=memory, threads=threads):
+        model = LinearSVC(C=30.0, tol=1e-11).fit(X, y)
+    np.testing.assert_allclose(model.coef_, expected.coef_, atol=1e-4)
+
+
+def test_small_integers_are_taken_as_they_are(rng):
+    X = rng.integers(0, 255, size=(200, 12)).astype(np.uint8)
+    y = (X[:, 0] > X[:, 1]).astype(int)
+    model = LinearSVC(C=100.0).fit(X, y)
+    assert model.coef_.dtype == np.float32
+    floats = LinearSVC(C=100.0).fit(X.astype(np.float32), y)
+    np.testing.assert_array_equal(model.coef_, floats.coef_)
+
+
+def test_data_on_another_device(put, tall):
+    X, y = tall
+    model = LinearSVC(C=1.0).fit(X, y)
+    placed = put(X)
+    if device_of(placed) in ("cpu", "CPU_DEVICE") or "cpu" in str(device_of(placed)).lower():
+        pytest.skip("in host memory")
+    with pytest.raises(ValueError, match="was fitted on device 'cpu' and X is on device"):
+        model.predict(placed)
+
+
+def test_pickle(tall):
+    X, y = tall
+    model = LinearSVC(C=1.0).fit(X, y)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.decision_function(X), model.decision_function(X))
