@@ -29,6 +29,7 @@ typecheck: $(VENV)/.installed-dev  ## Types of src
 	$(BIN)/mypy
 
 docs: $(VENV)/.installed-docs  ## Build the documentation into docs/_build/html
+	$(BIN)/python -m benchmarks.papers
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
 
 bench: $(VENV)/.installed-bench  ## Compare with other libraries

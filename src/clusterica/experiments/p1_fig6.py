@@ -14,7 +14,14 @@ from clusterica.arrays import to_host
 from clusterica.encoders import SoftThresholdEncoder, SparseEncoder
 from clusterica.experiments._context import Context
 from clusterica.experiments._panels import side_by_side
-from clusterica.experiments._recognition import Labeled, cifar10, label_subsets, percent, rows_of
+from clusterica.experiments._recognition import (
+    Labeled,
+    cifar10,
+    device_name,
+    label_subsets,
+    percent,
+    rows_of,
+)
 from clusterica.experiments._registry import experiment
 from clusterica.experiments._result import Picture, Result
 from clusterica.images import ImageFeatures
@@ -74,7 +81,7 @@ def run(ctx: Context) -> Result:
             for n, *pair in zip(sizes.labels_per_class, *curves.values(), strict=True)
         ],
         values={"accuracies": curves, "validation by alpha": tuned},
-        settings={"data": split.name, **sizes._asdict(), "device": ctx.device or "cpu"},
+        settings={"data": split.name, **sizes._asdict(), "device": device_name(ctx)},
         pictures=(_picture(sizes.labels_per_class, curves, split.name),),
         note=NOTE,
     )

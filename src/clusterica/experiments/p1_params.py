@@ -16,7 +16,15 @@ from clusterica.cluster import KMeans
 from clusterica.encoders import OMPEncoder, SoftThresholdEncoder
 from clusterica.experiments._context import Context
 from clusterica.experiments._panels import side_by_side
-from clusterica.experiments._recognition import Labeled, Split, cifar10, evaluate, percent, rows_of
+from clusterica.experiments._recognition import (
+    Labeled,
+    Split,
+    cifar10,
+    device_name,
+    evaluate,
+    percent,
+    rows_of,
+)
 from clusterica.experiments._registry import experiment
 from clusterica.experiments._result import Picture, Result
 from clusterica.images import ImageFeatures
@@ -105,7 +113,7 @@ def run(ctx: Context) -> Result:
             "n_validation": n,
             **base,
             "settings": [f"{row.factor}: {row.name}" for row in rows],
-            "device": ctx.device or "cpu",
+            "device": device_name(ctx),
         },
         pictures=(_picture(rows, accuracies),),
         note=NOTE.format(error=error),

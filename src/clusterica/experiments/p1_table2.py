@@ -10,6 +10,7 @@ from clusterica.experiments._recognition import (
     Constants,
     choose_constants,
     cifar10,
+    device_name,
     label_subsets,
     percent,
     rows_of,
@@ -65,7 +66,7 @@ def run(ctx: Context) -> Result:
         "n_patches": ctx.choose(full=400_000, quick=20_000),
         "labels_per_class": ctx.choose(full=400, quick=20),
         "n_draws": ctx.choose(full=10, quick=3),
-        "device": ctx.device or "cpu",
+        "device": device_name(ctx),
     }
     draws = label_subsets(
         split.train.labels, settings["labels_per_class"], settings["n_draws"], ctx.seed

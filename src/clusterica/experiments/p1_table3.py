@@ -10,7 +10,7 @@ from sklearn.pipeline import Pipeline
 
 from clusterica.arrays import to_host
 from clusterica.experiments._context import Context
-from clusterica.experiments._recognition import percent, rows_of, stl10
+from clusterica.experiments._recognition import device_name, percent, rows_of, stl10
 from clusterica.experiments._registry import experiment
 from clusterica.experiments._result import Result
 from clusterica.images import ImageFeatures
@@ -50,7 +50,7 @@ def run(ctx: Context) -> Result:
         "patch_size": ctx.choose(full=8, quick=4) if ctx.data is not None or not ctx.quick else 4,
         "n_patches": ctx.choose(full=400_000, quick=20_000),
         "contrasts": ctx.choose(full=[10.0, 100.0, 1000.0], quick=[10.0, 100.0]),
-        "device": ctx.device or "cpu",
+        "device": device_name(ctx),
     }
     tried = []
     for contrast in settings["contrasts"]:

@@ -11,6 +11,7 @@ from clusterica.experiments._recognition import (
     Outcome,
     choose_constants,
     cifar10,
+    device_name,
     evaluate,
     percent,
     validation_score,
@@ -66,7 +67,7 @@ def run(ctx: Context) -> Result:
         "patch_size": ctx.choose(full=6, quick=4),
         "n_patches": ctx.choose(full=400_000, quick=20_000),
         "max_iter": ctx.choose(full=50, quick=10),
-        "device": ctx.device or "cpu",
+        "device": device_name(ctx),
     }
 
     def features(n_filters: int, encoder: str, constants: Constants) -> ImageFeatures:

@@ -9,7 +9,7 @@ import numpy as np
 from clusterica.arrays import namespace_of, to_host
 from clusterica.cluster import KMeans
 from clusterica.experiments._context import Context
-from clusterica.experiments._recognition import Labeled, percent, rows_of, stl10
+from clusterica.experiments._recognition import Labeled, device_name, percent, rows_of, stl10
 from clusterica.experiments._registry import experiment
 from clusterica.experiments._result import Result
 from clusterica.images import ImageFeatures
@@ -44,7 +44,7 @@ def run(ctx: Context) -> Result:
         "patch_size": 4 if built_in else 8,
         "n_patches": ctx.choose(full=400_000, quick=20_000),
         "max_iter": ctx.choose(full=50, quick=10),
-        "device": ctx.device or "cpu",
+        "device": device_name(ctx),
     }
     features = ImageFeatures(
         settings["n_filters"],
