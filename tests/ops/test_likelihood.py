@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from clusterica.arrays import to_host
-from clusterica.ops import likelihood
+from clusterica.ops import tiles
 from clusterica.ops.contrast import Exponential, LogCosh, Quartic, SmoothedLaplace
 from clusterica.ops.likelihood import LikelihoodSums, likelihood_sums, likelihood_sums_reference
 
@@ -55,7 +55,7 @@ def test_sums_are_those_of_a_loop(put, problem, contrast, dtype):
 
 def test_tiles_add_up(monkeypatch, problem):
     whole = likelihood_sums_reference(*problem, contrast=LogCosh())
-    monkeypatch.setattr(likelihood, "_TILE", 21)  # seven rows each, the last one alone
+    monkeypatch.setattr(tiles, "TILE", 28)  # seven rows each, the last one alone
     assert_same(likelihood_sums(*problem, contrast=LogCosh()), whole, 1e-12)
 
 

@@ -115,6 +115,24 @@ def worst_axis_angle(centers: np.ndarray, axes: np.ndarray) -> float:
     return float(np.degrees(np.arccos(np.minimum(nearest, 1.0))).max())
 
 
+def nearest_cosines(atoms: np.ndarray, found: np.ndarray) -> np.ndarray:
+    """Return |cos| of the angle from each atom to the row nearest to its line, among those found.
+
+    Parameters
+    ----------
+    atoms : ndarray of shape (n_atoms, n_features)
+        Directions to be found, none zero.
+    found : ndarray of shape (n_found, n_features)
+        Rows of any length and sign, none zero.
+
+    Returns
+    -------
+    ndarray of shape (n_atoms,)
+    """
+    lines, unit = (M / np.linalg.norm(M, axis=1, keepdims=True) for M in (atoms, found))
+    return np.abs(lines @ unit.T).max(axis=1)
+
+
 class Match(NamedTuple):
     """Which of the columns found stands for which that was to be found."""
 

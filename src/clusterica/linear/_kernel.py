@@ -12,7 +12,7 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -57,7 +57,7 @@ class KernelSolver:
         self._problem = problem
         self.n_passes = 0
         self._K = self._products()
-        self._signs = self._target_signs()
+        self._signs = problem.rows.place(self._signs_of(slice(None), slice(None)))
 
     def solve(self, task: Task, start: Solution | None, progress: Progress | None) -> Solution:
         """Minimise, from where an earlier solution stands if there is one."""
@@ -140,7 +140,7 @@ class KernelSolver:
         ridge = place(1 / (2 * task.C * task.shares[indices].astype(np.float64)))
         M = xp.take(xp.take(self._K, picked, axis=0), picked, axis=1)
         solve = positive_solver(add_to_diagonal(M, ridge))
-        signs = to_host(self._signs)[np.ix_(indices, columns)]
+        signs = self._signs_of(indices, columns)
         ones = np.ones((len(indices), 1))
         solved = to_host(solve(place(np.concatenate([signs, ones], axis=1))))
         by_signs, by_ones = solved[:, :-1], solved[:, -1:]
@@ -225,10 +225,10 @@ class KernelSolver:
             self.n_passes += 1
         return K
 
-    def _target_signs(self) -> Array:
-        problem = self._problem
-        signs = np.where(problem.codes[:, None] == problem.targets[None, :], 1.0, -1.0)
-        return problem.rows.place(signs)
+    def _signs_of(self, rows: Any, columns: Any) -> np.ndarray:
+        """Return t for some rows and targets, on the host."""
+        same = self._problem.codes[rows, None] == self._problem.targets[columns]
+        return np.where(same, 1.0, -1.0)
 
 
 def _products_of_block(X: Array, mean: Array, scale: Array, Z: Array) -> Array:

@@ -86,9 +86,11 @@ class SampledGram:
         if self.n_sampled == self._rows.n_rows or k < 1:
             return least
         # Rows of one class may lie together: the two parts are drawn, not cut.
-        drawn = np.random.default_rng(1).permutation(self.n_sampled)[: k + tested]
-        Z = self._standardised(self._indices[np.sort(drawn[:k])])
-        T = self._standardised(self._indices[np.sort(drawn[k:])])
+        rng = np.random.default_rng(1)
+        drawn = self._standardised(np.sort(rng.permutation(self._indices)[: k + tested]))
+        order = self._rows.place(rng.permutation(k + tested))
+        drawn = namespace_of(drawn).take(drawn, order, axis=0)
+        Z, T = drawn[:k, :], drawn[k:, :]
         xp = namespace_of(Z)
         solve = positive_solver(add_to_diagonal(Z @ Z.T, 4 * k * least))
         cross = Z @ T.T
@@ -119,8 +121,10 @@ class SampledGram:
         return trace * self.n_sampled if self.by_features else trace
 
     def _chunks(self) -> Iterator[Array]:
-        for start in range(0, self.n_sampled, _CHUNK):
-            yield self._standardised(self._indices[start : start + _CHUNK])
+        # A source that can only be walked is walked once.
+        size = _CHUNK if self._rows.indexable else self.n_sampled
+        for start in range(0, self.n_sampled, size):
+            yield self._standardised(self._indices[start : start + size])
 
     def _standardised(self, indices: np.ndarray) -> Array:
         return standardised_rows(self._rows, self._standard, indices, self._rows.dtype)

@@ -44,7 +44,7 @@ def held_out(
     folds as give 10,000 rows together, but no more than hold out every row once. Rows without weight
     are not taken.
     """
-    n_out = share * np.count_nonzero(weights)
+    n_out = max(1.0, share * np.count_nonzero(weights))
     n_folds = max(1, min(int(1 / share + 1e-9), int(np.ceil(_ENOUGH / n_out))))
     folds = [np.zeros(len(codes), dtype=bool) for _ in range(n_folds)]
     for code in np.unique(codes):

@@ -6,17 +6,14 @@ where the sources are independent, ``E[G''(y_i)] E[y_j²]`` for E_ij, and 1 for 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
-import numpy as np
-
 from clusterica.arrays import namespace_of
-from clusterica.arrays._namespace import Array, is_host_array
+from clusterica.arrays._namespace import Array
 from clusterica.ops.contrast import Contrast, Derivatives
 from clusterica.ops.linalg import project
-
-# Elements of a tile of responses: small enough that its few arrays of this size stay in the cache.
-_TILE = 2**15
+from clusterica.ops.tiles import sum_tiles
 
 
 class LikelihoodSums(NamedTuple):
@@ -46,16 +43,8 @@ def likelihood_sums(X: Array, B: Array, mean: Array, *, contrast: Contrast) -> L
     contrast : callable
         ``y -> (G(y), G'(y), G''(y))``.
     """
-    if not is_host_array(X):
-        return likelihood_sums_reference(X, B, mean, contrast=contrast)
-    size = max(1, _TILE // B.shape[0])
-    first, *rest = (X[start : start + size] for start in range(0, X.shape[0], size))
-    total = likelihood_sums_reference(first, B, mean, contrast=contrast)
-    total = LikelihoodSums(*(np.asarray(value, dtype=np.float64) for value in total))
-    for tile in rest:
-        sums = likelihood_sums_reference(tile, B, mean, contrast=contrast)
-        total = LikelihoodSums(*(t + s for t, s in zip(total, sums, strict=True)))
-    return total
+    fn = partial(likelihood_sums_reference, contrast=contrast)
+    return sum_tiles(fn, X, B, mean, width=max(B.shape))
 
 
 def likelihood_sums_reference(

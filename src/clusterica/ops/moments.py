@@ -11,6 +11,7 @@ from typing import NamedTuple
 from clusterica.arrays import namespace_of
 from clusterica.arrays._namespace import Array
 from clusterica.ops.linalg import project, wide_row_energies
+from clusterica.ops.tiles import sum_tiles
 
 
 class Moments(NamedTuple):
@@ -23,8 +24,12 @@ class Moments(NamedTuple):
 
 def moments(X: Array, about: Array) -> Moments:
     """Return the moments of a block: count, shape (n_features,), shape (n_features, n_features)."""
+    return sum_tiles(_moments, X, about, width=2 * X.shape[1])
+
+
+def _moments(X: Array, about: Array) -> Moments:
     xp = namespace_of(X)
-    centred = xp.astype(X, xp.float64) - xp.astype(about, xp.float64)
+    centred = xp.astype(X, xp.float64, copy=False) - xp.astype(about, xp.float64, copy=False)
     n = xp.asarray(float(X.shape[0]), device=X.device)
     return Moments(n, xp.sum(centred, axis=0), centred.T @ centred)
 
@@ -68,6 +73,10 @@ class ResponseMoments(NamedTuple):
 
 def response_moments(X: Array, B: Array, mean: Array) -> ResponseMoments:
     """Return the even moments of the responses ``y = (x - mean) Bᵀ`` of a block."""
+    return sum_tiles(_response_moments, X, B, mean, width=max(B.shape))
+
+
+def _response_moments(X: Array, B: Array, mean: Array) -> ResponseMoments:
     xp = namespace_of(X)
     squares = project(X, B, mean) ** 2
     return ResponseMoments(xp.sum(squares, axis=0), xp.sum(squares**2, axis=0))

@@ -6,13 +6,14 @@ A contrast is turned (`orient`) so that ``±(E G(p) - E G(normal))`` is negative
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from math import inf, sqrt
 from typing import NamedTuple
 
 import numpy as np
 
 from clusterica.arrays import namespace_of
-from clusterica.arrays._namespace import Array, is_host_array
+from clusterica.arrays._namespace import Array
 from clusterica.ops.contrast import (
     Contrast,
     Derivatives,
@@ -21,9 +22,8 @@ from clusterica.ops.contrast import (
     Quartic,
     check_contrast,
 )
+from clusterica.ops.tiles import sum_tiles
 
-# Elements of a tile of projections: small enough that its few arrays of this size stay in the cache.
-_TILE = 2**15
 _NAMED: dict[str, Contrast] = {
     "kurtosis": Quartic(),
     "logcosh": LogCosh(),
@@ -56,15 +56,8 @@ def pursuit_sums(X: Array, F: Array, mean: Array, *, contrast: Contrast) -> Purs
     contrast : callable
         ``y -> (G(y), G'(y), G''(y))``.
     """
-    if not is_host_array(X):
-        return pursuit_sums_reference(X, F, mean, contrast=contrast)
-    size = max(1, _TILE // F.shape[0])
-    tiles = (X[start : start + size] for start in range(0, X.shape[0], size))
-    parts = (pursuit_sums_reference(tile, F, mean, contrast=contrast) for tile in tiles)
-    total = [np.asarray(value, dtype=np.float64) for value in next(parts)]
-    for part in parts:
-        total = [t + value for t, value in zip(total, part, strict=True)]
-    return PursuitSums(*total)
+    fn = partial(pursuit_sums_reference, contrast=contrast)
+    return sum_tiles(fn, X, F, mean, width=max(F.shape))
 
 
 def pursuit_sums_reference(X: Array, F: Array, mean: Array, *, contrast: Contrast) -> PursuitSums:

@@ -1,0 +1,61 @@
+"""What the experiments of P1 on sparse images and natural patches share: devices and rows of panels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from clusterica.experiments._context import Context
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+def place(ctx: Context, X: np.ndarray) -> Any:
+    """Return rows on the device of the run, or as they are where it has none.
+
+    Parameters
+    ----------
+    ctx : Context
+        Circumstances of the run.
+    X : ndarray
+        Rows in host memory.
+
+    Returns
+    -------
+    ndarray or torch tensor
+    """
+    if ctx.device is None:
+        return X
+    import torch
+
+    return torch.asarray(X, device=ctx.device)
+
+
+def panel_grid(
+    n_rows: int, n_columns: int, *, width: float, height: float
+) -> tuple[Figure, list[list[Axes]]]:
+    """Make a figure with panels in rows.
+
+    Parameters
+    ----------
+    n_rows, n_columns : int
+        Number of rows, and of panels in each.
+    width, height : float
+        Size of the figure in inches; an inch is 150 pixels.
+
+    Returns
+    -------
+    figure : matplotlib Figure
+    panels : list of lists of matplotlib Axes
+        A list for every row.
+    """
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    layout = ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08)
+    figure = Figure(figsize=(width, height), dpi=150, layout=layout)
+    grid = figure.subplots(n_rows, n_columns, squeeze=False)
+    return figure, [list(row) for row in grid]

@@ -1,0 +1,38 @@
+"""Sums by tiles are the sums of the block, wherever it lives."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from clusterica.arrays import namespace_of, to_host
+from clusterica.ops import tiles
+from clusterica.ops.tiles import sum_tiles
+
+
+class Two(NamedTuple):
+    total: object
+    products: object
+
+
+def sums(X, shift):
+    xp = namespace_of(X)
+    return Two(xp.sum(X - shift, axis=0), (X - shift).T @ (X - shift))
+
+
+@pytest.mark.parametrize("n_rows", [0, 1, 6, 7, 8, 50])
+def test_tiles_add_up(put, rng, monkeypatch, n_rows):
+    monkeypatch.setattr(tiles, "TILE", 14)  # seven rows
+    X, shift = rng.standard_normal((n_rows, 2)), np.array([1.0, -2.0])
+    found = sum_tiles(sums, put(X), put(shift), width=2)
+    assert isinstance(found, Two)
+    for value, right in zip(found, sums(X, shift), strict=True):
+        np.testing.assert_allclose(to_host(value), right, atol=1e-12)
+
+
+def test_float32_tiles_are_added_in_float64(monkeypatch):
+    monkeypatch.setattr(tiles, "TILE", 2)
+    X = np.full((2000, 1), 1 + 2**-20, np.float32)
+    found = sum_tiles(sums, X, np.zeros(1, np.float32), width=1)
+    assert found.total.dtype == np.float64
+    np.testing.assert_allclose(found.total, 2000 * (1 + 2**-20), rtol=1e-9)
