@@ -342,6 +342,19 @@ def test_a_clusterer_without_centroids(mixed):
         ClusterICA(clusterer=sklearn.cluster.DBSCAN()).fit(mixed[0][:200])
 
 
+def test_a_clusterer_that_chooses_the_number_of_clusters(rng):
+    """Four tight groups on two axes: Mean shift finds them without being told how many."""
+    centers = 4 * np.array([[1.0, 0], [-1, 0], [0, 1], [0, -1]])
+    X = centers[rng.integers(4, size=200)] + 0.1 * rng.standard_normal((200, 2))
+    settings = {"clusterer": sklearn.cluster.MeanShift(bandwidth=0.5)}
+    with pytest.warns(UserWarning, match="look Gaussian or lighter"):
+        ica = ClusterICA(**settings).fit(X)
+    np.testing.assert_allclose(np.abs(ica.components_).max(axis=1) > 0.3, True)
+    one_group = ClusterICA(clusterer=sklearn.cluster.MeanShift(bandwidth=1e3), refine="ml")
+    with pytest.raises(ValueError, match=r"MeanShift gave centroids in 1 directions.*CosineKMeans"):
+        one_group.fit(X + 0.001)
+
+
 def test_missing_values_and_flat_input(mixed):
     X = mixed[0][:100].copy()
     X[3, 1] = np.nan

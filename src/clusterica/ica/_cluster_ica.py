@@ -297,7 +297,13 @@ class ClusterICA(
         )
         if n_lines > n_white:
             return fold_overcomplete(centroids, counts)
-        return fold(centroids, counts, n_lines)
+        lines = fold(centroids, counts, n_lines)
+        if self.refine is not None and len(lines) < n_lines:
+            raise ValueError(
+                f"{type(clusterer).__name__} gave centroids in {len(lines)} directions, and refine needs "
+                f"{n_lines}; use a clusterer with n_clusters, such as CosineKMeans, or refine=None"
+            )
+        return lines
 
     def _count_cluster_rows(self, rows: Rows, n_lines: int) -> int:
         if self.cluster_rows is not None:
