@@ -51,7 +51,11 @@ def test_fourths_of_columns(put):
     np.testing.assert_allclose(to_host(fourths), (((X - mean) / scale) ** 4).sum(axis=0))
 
 
-@pytest.mark.parametrize("contrast", [*CONTRASTS, SmoothedLaplace(), cosine], ids=[*CONTRASTS, "SmoothedLaplace", "cosine"])
+@pytest.mark.parametrize(
+    "contrast",
+    [*CONTRASTS, SmoothedLaplace(), cosine],
+    ids=[*CONTRASTS, "SmoothedLaplace", "cosine"],
+)
 def test_negative_for_sub_gaussian_laws(contrast):
     """Uniform variables and two clusters are below 0, Laplace and logistic ones above, normal ones at 0."""
     oriented = orient(contrast)
