@@ -1,4 +1,4 @@
-"""What the experiments of P1 on sparse images and natural patches share: devices and rows of panels."""
+"""What the experiments of P1 on sparse images and natural patches share: devices, panels, tiles."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from clusterica.display import tile_images
 from clusterica.experiments._context import Context
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+GAP = "#a9bcd3"  # between tiles: neither black nor white, which atoms have at their borders
 
 
 def place(ctx: Context, X: np.ndarray) -> Any:
@@ -59,3 +62,33 @@ def panel_grid(
     figure = Figure(figsize=(width, height), dpi=150, layout=layout)
     grid = figure.subplots(n_rows, n_columns, squeeze=False)
     return figure, [list(row) for row in grid]
+
+
+def draw_tiles(
+    ax: Axes,
+    rows: np.ndarray,
+    *,
+    title: str,
+    shape: tuple[int, ...] | None = None,
+    n_columns: int | None = None,
+) -> None:
+    """Draw rows as tiles, each scaled to its own range, with grey for zero.
+
+    Parameters
+    ----------
+    ax : matplotlib Axes
+        Where to draw.
+    rows : ndarray of shape (n_tiles, n_pixels)
+        One tile a row.
+    title : str
+        Title of the panel.
+    shape : tuple (height, width), default=None
+        Shape of a tile, by default a square.
+    n_columns : int, default=None
+        Number of tiles side by side.
+    """
+    picture = tile_images(rows, shape=shape, n_columns=n_columns, background=np.nan)
+    ax.set_facecolor(GAP)  # NaN is drawn as nothing
+    ax.imshow(picture, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+    ax.set(xticks=[], yticks=[], title=title)
+    ax.spines[:].set_visible(False)

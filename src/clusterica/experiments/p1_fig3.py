@@ -13,10 +13,9 @@ import numpy as np
 from clusterica.arrays import to_host
 from clusterica.cluster import SphericalKMeans
 from clusterica.datasets import make_sparse_images
-from clusterica.display import FiltersDisplay
 from clusterica.experiments._context import Context
 from clusterica.experiments._measures import match_columns, nearest_cosines
-from clusterica.experiments._p1_tools import panel_grid, place
+from clusterica.experiments._p1_tools import draw_tiles, panel_grid, place
 from clusterica.experiments._panels import side_by_side
 from clusterica.experiments._registry import experiment
 from clusterica.experiments._result import Picture, Result
@@ -24,14 +23,16 @@ from clusterica.preprocessing import Whitener
 
 FOUND = 0.9  # |cos| from which an atom counts as found
 MAX_ITER = 100
-STARTS = {"random": "random start", "orthogonal": "orthogonal start"}
+STARTS = {"random": "Random start", "orthogonal": "Orthogonal start"}
+NAMES = {"pixels": "pixels", "gratings": "gratings", "gabors": "Gabor functions"}
 SAID = {
-    "pixels": "“roughly recover the sparse projections we would expect”",
+    "pixels": "“roughly” recovered",
     "gratings": "the same",
-    "gabors": "the same, though not orthogonal",
+    "gabors": "the same; “non-orthogonal”",
 }
 NOTE = (
-    "An atom is found if |cos| to the nearest centroid, taken back to pixels, is above 0.9. The start "
+    "An atom is found if |cos| to the nearest centroid, taken back to pixels, is above 0.9; beside it the "
+    "mean |cos| over the atoms. The start "
     "at random directions is that of the paper; a few centroids then end on the same atom, and leave "
     "another without one. The orthogonal start is ours: axes turned towards the sparse directions of "
     "the first images under an orthogonal constraint. The last column is the median over the atoms of "
@@ -75,13 +76,8 @@ def run(ctx: Context) -> Result:
     parts = {kind: _learn(ctx, kind, settings) for kind in ctx.track(tuple(SAID), "Kinds")}
     values = {kind: _measure(part) for kind, part in parts.items()}
     return Result(
-        columns=(
-            "Atoms",
-            "The paper says",
-            *(f"{head}, {start}" for start in STARTS.values() for head in ("Found (%)", "|cos|")),
-            "|cos| to an image",
-        ),
-        rows=[(kind, SAID[kind], *_row(measured)) for kind, measured in values.items()],
+        columns=("Atoms", "The paper says", *STARTS.values(), "Nearest image"),
+        rows=[(NAMES[kind], SAID[kind], *_row(measured)) for kind, measured in values.items()],
         values=values,
         settings=settings,
         pictures=(_picture(parts, values), _examples(parts)),
@@ -103,7 +99,7 @@ def _learn(ctx: Context, kind: str, settings: dict[str, Any]) -> Learned:
     W, back = to_host(whitener.whitening_), to_host(whitener.dewhitening_)
     near = nearest_cosines(atoms @ W.T, to_host(Y[:10_000]))
     return Learned(
-        images=X[:64].copy(),
+        images=X[:36].copy(),
         atoms=atoms,
         patterns={start: _centers(ctx, Y, start, settings) @ back.T for start in STARTS},
         nearest_image=float(np.median(near)),
@@ -141,26 +137,30 @@ def _measure(part: Learned) -> dict[str, float]:
     return {**measured, "nearest_image_cosine": part.nearest_image}
 
 
-def _row(measured: dict[str, float]) -> list[float]:
-    return [
-        round(100 * value, 1) if name.endswith("found") else value
-        for name, value in measured.items()
+def _row(measured: dict[str, float]) -> list[str]:
+    """Write what was found from every start, and how near the images come to atoms."""
+    starts = [
+        f"{measured[f'{start}_share_found']:.1%} found, mean {measured[f'{start}_mean_cosine']:.3f}"
+        for start in STARTS
     ]
+    return [*starts, f"{measured['nearest_image_cosine']:.3f}"]
 
 
 def _picture(parts: dict[str, Learned], values: dict[str, dict[str, float]]) -> Picture:
     """Draw the atoms above, and below each the centroid that stands for it."""
-    figure, (above, below) = panel_grid(2, len(parts), width=9.6, height=6.9)
+    figure, (above, below) = panel_grid(2, len(parts), width=9.6, height=6.75)
     for top, bottom, (kind, part) in zip(above, below, parts.items(), strict=True):
-        match = match_columns(part.patterns["random"].T, part.atoms.T)
+        patterns = part.patterns["random"]
+        match = match_columns(patterns.T, part.atoms.T)
+        matched = match.signs[:, np.newaxis] * patterns[match.order]
         found = 100 * values[kind]["random_share_found"]
-        FiltersDisplay(part.atoms).plot(ax=top, title=f"Truth: {kind}")
-        FiltersDisplay(match.columns.T).plot(ax=bottom, title=f"Centroids: {found:.0f} % found")
+        draw_tiles(top, part.atoms, title=f"Truth: {NAMES[kind]}")
+        draw_tiles(bottom, matched, title=f"Centroids: {found:.0f} % found")
     return Picture(
         figure,
         caption="Top: the atoms. Bottom, at the same places: centroids of K-means from a random start, "
-        "taken back to pixels, with the signs of the atoms. A grey, noisy tile is a centroid that "
-        "ended between atoms, or on one that has another centroid.",
+        "taken back to pixels, with the signs of the atoms. A tile unlike the one above it is a "
+        "centroid that was left over: it ended between atoms, or on one that has another.",
         alt="Three grids of small tiles above three others: single bright pixels, waves, and small "
         "wavelets. Most tiles below look like those above.",
     )
@@ -168,9 +168,9 @@ def _picture(parts: dict[str, Learned], values: dict[str, dict[str, float]]) -> 
 
 def _examples(parts: dict[str, Learned]) -> Picture:
     """Draw some images of every kind, as the top of the paper's figure does."""
-    figure, panels = side_by_side(len(parts), width=9.6, height=3.6)
+    figure, panels = side_by_side(len(parts), width=9.6, height=3.5)
     for ax, (kind, part) in zip(panels, parts.items(), strict=True):
-        FiltersDisplay(part.images[:36]).plot(ax=ax, title=f"Images of sparse {kind}")
+        draw_tiles(ax, part.images, title=f"Images of sparse {NAMES[kind]}")
     return Picture(
         figure,
         caption="Some of the images that the centroids were learned from, each scaled to its own range.",

@@ -93,11 +93,11 @@ class ClusterICA(
     ----------
     components_ : array of shape (n_components_, n_features)
         The filters, scaled so that the sources ``(X - mean_) @ components_.T`` have unit variance. Sorted
-        by falling ``kurtosis_``, sparsest source first; the largest entry of every column of mixing_ is
+        by falling ``kurtosis_``, sparsest source first; the largest entry of every column of ``mixing_`` is
         positive.
     mixing_ : array of shape (n_features, n_components_)
         The columns :math:`T^{-1} c` of A, in the same order and scale. For orthogonal centroids and a
-        whitener with eps=0 it is the pseudo-inverse of components_, and with refine always; otherwise the
+        whitener with eps=0 it is the pseudo-inverse of ``components_``, and with refine always; otherwise the
         two differ by as much as the centroids are from orthogonal.
     kurtosis_ : array of shape (n_components_,)
         Excess kurtosis of every source: 0 for a Gaussian one, 3 for a Laplace law.

@@ -126,7 +126,7 @@ def amari_distance(W: Any, A: Any) -> float:
 
     Notes
     -----
-    Other libraries take p² in place of |p|, or divide by 2n, under the same name: compare numbers
+    Other libraries take p² in place of :math:`|p|`, or divide by 2n, under the same name: compare numbers
     only within one of them.
 
     References
