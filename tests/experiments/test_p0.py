@@ -119,7 +119,7 @@ def test_overcomplete_columns_are_found(outcomes):
 
 def test_same_seed_same_numbers():
     def distances(seed):
-        cell = Cell(2, 1000, {name: [] for name in LEARNERS}, dict.fromkeys(LEARNERS, 0.0))
+        cell = Cell(2, 1000, {name: [] for name in LEARNERS}, dict.fromkeys(LEARNERS, 0.0), [])
         _fit_draw(cell, seed=[seed, 2, 1000, 0])
         return cell.distances
 

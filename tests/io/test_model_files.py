@@ -29,6 +29,8 @@ from clusterica.encoders import (
     TriangleEncoder,
 )
 from clusterica.ica import ClusterICA, KurtosisPursuit, LogCosh
+from clusterica.images import ImageFeatures
+from clusterica.linear import LinearSVC, RidgeHead
 from clusterica.preprocessing import ContrastNormalizer, Whitener
 
 
@@ -101,6 +103,24 @@ def test_one_column(X, tmp_path):
     assert_array_equal(there_and_back(model, tmp_path).predict(X[:, :1]), model.labels_)
 
 
+@pytest.mark.parametrize("head", [LinearSVC(C=1.0), RidgeHead(alpha=1.0)], ids=str)
+def test_heads(head, X, tmp_path):
+    y = np.array(["north", "south"])[(X[:, 0] > 0).astype(int)]
+    model = head.fit(X, y)
+    again = there_and_back(model, tmp_path)
+    assert_equal(model, again)
+    assert_array_equal(again.predict(X), model.predict(X))
+
+
+def test_image_pipelines(rng, tmp_path):
+    images = rng.integers(0, 256, size=(20, 10, 10), dtype=np.uint8)
+    features = ImageFeatures(5, patch_size=4, n_patches=300, random_state=0)
+    model = make_pipeline(features, LinearSVC(C=1.0)).fit(images, np.arange(20) % 2)
+    again = there_and_back(model, tmp_path)
+    assert_array_equal(again[0].transform(images), model[0].transform(images))
+    assert_array_equal(again.predict(images), model.predict(images))
+
+
 def test_an_unfitted_model_comes_back(tmp_path):
     model = KMeans(7, init="rows", tol=0.0)
     assert there_and_back(model, tmp_path).get_params() == model.get_params()
@@ -166,7 +186,7 @@ def test_every_estimator_is_tried():
             if inspect.isclass(getattr(module, name))
             and issubclass(getattr(module, name), BaseEstimator)
         }
-    elsewhere = {"DensityClusterer"}
+    elsewhere = {"DensityClusterer", "ImageFeatures", "LinearSVC", "RidgeHead"}
     assert found - elsewhere <= set(MODELS)
 
 
