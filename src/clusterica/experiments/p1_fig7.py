@@ -230,10 +230,10 @@ def _picture(joint: dict[str, Joint], size: int) -> Picture:
     return Picture(
         figure,
         caption="Left: whitened examples, one signal in each half of a tile. Right: centroids, from those "
-        "that use one half only to those that use both most. Of independent patches all use one half and "
-        "leave the other grey; edges of luminance and colour go together.",
+        "that use one half only to those that use both most. Of independent patches nearly all use one half "
+        "and leave the other grey; edges of luminance and colour go together.",
         alt="Four grids of wide tiles. On the left both halves are full of texture; on the top right "
-        "every tile has an edge in one half and grey in the other, on the bottom right many have "
+        "nearly every tile has an edge in one half and grey in the other, on the bottom right many have "
         "like edges in both.",
     )
 
