@@ -1,0 +1,428 @@
+"""Kernels k(w, x) between a basis W and a block of rows X, and their pull ``sum_i Q_ip dk(w_p, x_i)/dw_p``.
+
+Every pull has the form ``scale_p w_p - vector_p``: what multiplies the old basis vector, and the rest. Set
+to zero it is the linear equation of a fixed point, ``w_p = vector_p / scale_p``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from clusterica.arrays import namespace_of
+from clusterica.arrays._namespace import Array
+from clusterica.ops.linalg import row_energies
+
+
+class Pull(NamedTuple):
+    """A gradient by basis vectors, ``scale[:, None] * W - vector``; sums over blocks add up."""
+
+    scale: Array
+    """What multiplies each basis vector, shape (n_basis,)."""
+    vector: Array
+    """The rest, shape (n_basis, n_features)."""
+
+    def gradient(self, W: Array) -> Array:
+        """Return the gradient by W, shape (n_basis, n_features)."""
+        return self.scale[:, None] * W - self.vector
+
+
+class Kernel(Protocol):
+    """What a kernel of one's own must have, in the array API; see :func:`check_kernel`."""
+
+    @property
+    def unit_diagonal(self) -> bool:
+        """Whether k(x, x) = 1 for all x."""
+
+    def __call__(self, X: Array, W: Array) -> Array:
+        """Return k(w_p, x_i), shape (n_rows, n_basis)."""
+
+    def diagonal(self, X: Array) -> Array:
+        """Return k(x_i, x_i), shape (n_rows,)."""
+
+    def pull(self, X: Array, W: Array, values: Array, Q: Array) -> Pull:
+        """Return ``sum_i Q_ip dk(w_p, x_i)/dw_p``, where `values` is what the kernel returned."""
+
+    def diagonal_pull(self, W: Array, q: Array) -> Pull:
+        """Return ``q_p dk(w_p, w_p)/dw_p``."""
+
+
+# --- Kernels of the distance -----------------------------------------------------------------------
+
+
+class _Radial:
+    """k = f(r) with r = |x - w|², so that dk/dw = 2 f'(r) (w - x)."""
+
+    unit_diagonal = True
+
+    def __call__(self, X: Array, W: Array) -> Array:
+        xp = namespace_of(X)
+        # Written so that only one array of this size is made.
+        r = X @ W.T
+        r *= -2
+        r += row_energies(X)[:, None]
+        r += row_energies(W)[None, :]
+        return self._of_squares(xp.clip(r, min=0))
+
+    def diagonal(self, X: Array) -> Array:
+        return namespace_of(X).ones(X.shape[0], dtype=X.dtype, device=X.device)
+
+    def pull(self, X: Array, W: Array, values: Array, Q: Array) -> Pull:
+        Q = Q * self._twice_slope(values)
+        return Pull(namespace_of(Q).sum(Q, axis=0), Q.T @ X)
+
+    def diagonal_pull(self, W: Array, q: Array) -> Pull:
+        return Pull(0 * q, 0 * W)
+
+    def _of_squares(self, r: Array) -> Array:
+        raise NotImplementedError
+
+    def _twice_slope(self, values: Array) -> Array:
+        """Return 2 f'(r) from f(r)."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Gaussian(_Radial):
+    """``k(x, w) = exp(-γ |x - w|²)``.
+
+    Parameters
+    ----------
+    gamma : float, default=1.0
+        The γ: the larger, the nearer a row must be to a basis vector to be like it.
+    """
+
+    gamma: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check_positive("gamma", self.gamma)
+
+    def _of_squares(self, r: Array) -> Array:
+        r *= -self.gamma
+        return namespace_of(r).exp(r)
+
+    def _twice_slope(self, values: Array) -> Array:
+        return -2 * self.gamma * values
+
+
+@dataclass(frozen=True)
+class InverseDistance(_Radial):
+    """``k(x, w) = 1 / (1 + b |x - w|)``; at x = w, where it has a peak, its derivative counts as 0.
+
+    Parameters
+    ----------
+    b : float, default=1.0
+        Scale of the distance.
+    """
+
+    b: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check_positive("b", self.b)
+
+    def _of_squares(self, r: Array) -> Array:
+        return 1 / (1 + self.b * namespace_of(r).sqrt(r))
+
+    def _twice_slope(self, values: Array) -> Array:
+        # f'(r) = -b k² / (2 √r), and √r = (1 - k) / (b k).
+        xp = namespace_of(values)
+        rest = 1 - values
+        away = rest > 0
+        return xp.where(away, -(self.b**2) * values**3 / xp.where(away, rest, 1), 0)
+
+
+@dataclass(frozen=True)
+class InverseSquareDistance(_Radial):
+    """``k(x, w) = 1 / (1 + b |x - w|²)``.
+
+    Parameters
+    ----------
+    b : float, default=1.0
+        Scale of the squared distance.
+    """
+
+    b: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check_positive("b", self.b)
+
+    def _of_squares(self, r: Array) -> Array:
+        return 1 / (1 + self.b * r)
+
+    def _twice_slope(self, values: Array) -> Array:
+        return -2 * self.b * values * values
+
+
+# --- Others ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Polynomial:
+    """``k(x, w) = (1 + xᵀw)^b``.
+
+    Parameters
+    ----------
+    degree : int, default=3
+        The b, 1 at least.
+    """
+
+    degree: int = 3
+    unit_diagonal = False
+
+    def __post_init__(self) -> None:
+        if int(self.degree) != self.degree or self.degree < 1:
+            raise ValueError(f"degree={self.degree!r} must be a whole number, 1 at least")
+
+    def __call__(self, X: Array, W: Array) -> Array:
+        """Return k(w_p, x_i), shape (n_rows, n_basis)."""
+        return (1 + X @ W.T) ** self.degree
+
+    def diagonal(self, X: Array) -> Array:
+        """Return k(x_i, x_i), shape (n_rows,)."""
+        return (1 + row_energies(X)) ** self.degree
+
+    def pull(self, X: Array, W: Array, values: Array, Q: Array) -> Pull:
+        """Return ``sum_i Q_ip dk(w_p, x_i)/dw_p``."""
+        Q = Q * (self.degree * (1 + X @ W.T) ** (self.degree - 1))
+        return Pull(0 * Q[0, :], -(Q.T @ X))
+
+    def diagonal_pull(self, W: Array, q: Array) -> Pull:
+        """Return ``q_p dk(w_p, w_p)/dw_p``."""
+        slope = 2 * self.degree * (1 + row_energies(W)) ** (self.degree - 1)
+        return Pull(q * slope, 0 * W)
+
+
+@dataclass(frozen=True)
+class HistogramIntersection:
+    """``k(x, w) = Σ_f min(exp(b x_f), exp(b w_f))``; where the two are equal, half of the derivative counts.
+
+    Parameters
+    ----------
+    b : float, default=1.0
+        Scale of the features; exp(b x) must not overflow.
+    """
+
+    b: float = 1.0
+    unit_diagonal = False
+
+    def __post_init__(self) -> None:
+        _check_positive("b", self.b)
+
+    def __call__(self, X: Array, W: Array) -> Array:
+        """Return k(w_p, x_i), shape (n_rows, n_basis)."""
+        xp = namespace_of(X)
+        E, V = self._exp(X), self._exp(W)
+        # Feature by feature, so that no array is larger than the result.
+        total = xp.minimum(E[:, :1], V[:, 0][None, :])
+        for f in range(1, X.shape[1]):
+            total = total + xp.minimum(E[:, f : f + 1], V[:, f][None, :])
+        return total
+
+    def diagonal(self, X: Array) -> Array:
+        """Return k(x_i, x_i), shape (n_rows,)."""
+        return namespace_of(X).sum(self._exp(X), axis=1)
+
+    def pull(self, X: Array, W: Array, values: Array, Q: Array) -> Pull:
+        """Return ``sum_i Q_ip dk(w_p, x_i)/dw_p``."""
+        xp = namespace_of(X)
+        slopes = []
+        for f in range(X.shape[1]):
+            gap = X[:, f : f + 1] - W[:, f][None, :]
+            slopes.append(xp.sum(Q * (0.5 + 0.5 * xp.sign(gap)), axis=0))
+        return Pull(0 * Q[0, :], -self.b * self._exp(W) * xp.stack(slopes, axis=1))
+
+    def diagonal_pull(self, W: Array, q: Array) -> Pull:
+        """Return ``q_p dk(w_p, w_p)/dw_p``."""
+        return Pull(0 * q, -self.b * q[:, None] * self._exp(W))
+
+    def _exp(self, X: Array) -> Array:
+        xp = namespace_of(X)
+        largest = self.b * float(xp.max(X))
+        limit = float(np.log(xp.finfo(X.dtype).max)) - float(np.log(X.shape[1]))
+        if largest > limit:
+            raise ValueError(
+                f"exp(b x) overflows: b times the largest feature is {largest:.3g}, and {X.dtype} holds "
+                f"exponents up to {limit:.3g}; scale the rows (normalize=True), or lower b={self.b:g}"
+            )
+        return xp.exp(self.b * X)
+
+
+@dataclass(frozen=True)
+class Linear:
+    """``k(x, w) = xᵀw``: the kernel whose kernel RICA is RICA itself."""
+
+    unit_diagonal = False
+
+    def __call__(self, X: Array, W: Array) -> Array:
+        """Return k(w_p, x_i), shape (n_rows, n_basis)."""
+        return X @ W.T
+
+    def diagonal(self, X: Array) -> Array:
+        """Return k(x_i, x_i), shape (n_rows,)."""
+        return row_energies(X)
+
+    def pull(self, X: Array, W: Array, values: Array, Q: Array) -> Pull:
+        """Return ``sum_i Q_ip dk(w_p, x_i)/dw_p``."""
+        return Pull(0 * Q[0, :], -(Q.T @ X))
+
+    def diagonal_pull(self, W: Array, q: Array) -> Pull:
+        """Return ``q_p dk(w_p, w_p)/dw_p``."""
+        return Pull(2 * q, 0 * W)
+
+
+@dataclass(frozen=True)
+class Normalized:
+    """``k(x, w) / √(k(x, x) k(w, w))``: any kernel, with k(x, x) = 1.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        One with a positive diagonal.
+    """
+
+    kernel: Kernel
+    unit_diagonal = True
+
+    def __call__(self, X: Array, W: Array) -> Array:
+        """Return the normalised k(w_p, x_i), shape (n_rows, n_basis)."""
+        return self.kernel(X, W) / self._lengths(X, W)
+
+    def diagonal(self, X: Array) -> Array:
+        """Return ones, shape (n_rows,)."""
+        return namespace_of(X).ones(X.shape[0], dtype=X.dtype, device=X.device)
+
+    def pull(self, X: Array, W: Array, values: Array, Q: Array) -> Pull:
+        """Return ``sum_i Q_ip dk(w_p, x_i)/dw_p``: by the numerator, and by the length of w."""
+        lengths = self._lengths(X, W)
+        above = self.kernel.pull(X, W, values * lengths, Q / lengths)
+        weight = -namespace_of(X).sum(Q * values, axis=0) / (2 * self.kernel.diagonal(W))
+        below = self.kernel.diagonal_pull(W, weight)
+        return Pull(above.scale + below.scale, above.vector + below.vector)
+
+    def diagonal_pull(self, W: Array, q: Array) -> Pull:
+        """Return zero: the diagonal is constant."""
+        return Pull(0 * q, 0 * W)
+
+    def _lengths(self, X: Array, W: Array) -> Array:
+        xp = namespace_of(X)
+        return xp.sqrt(self.kernel.diagonal(X))[:, None] * xp.sqrt(self.kernel.diagonal(W))[None, :]
+
+
+# --- By name ---------------------------------------------------------------------------------------
+
+# With the constants of Xiao, Zhu and Zhao: b = 3 for the polynomial, 1 for the others.
+_NAMED: dict[str, Callable[[], Kernel]] = {
+    "polynomial": lambda: Normalized(Polynomial()),
+    "inverse-distance": InverseDistance,
+    "inverse-square-distance": InverseSquareDistance,
+    "histogram-intersection": lambda: Normalized(HistogramIntersection()),
+}
+KERNEL_NAMES = ("rbf", *_NAMED)
+
+
+def make_kernel(kernel: str | Kernel, *, gamma: float) -> Kernel:
+    """Return the kernel of a name, with the constants of the paper; gamma is that of "rbf"."""
+    if not isinstance(kernel, str):
+        return kernel
+    if kernel == "rbf":
+        return Gaussian(gamma)
+    if kernel not in _NAMED:
+        raise ValueError(f"kernel={kernel!r} is not known; use one of {KERNEL_NAMES}, or a kernel")
+    return _NAMED[kernel]()
+
+
+def median_gamma(X: np.ndarray, rng: np.random.Generator, *, n_pairs: int = 10_000) -> float:
+    """Return one over the median squared distance of random pairs of rows.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_rows, n_features)
+        Some rows, in host memory.
+    rng : Generator
+        Draws the pairs.
+    n_pairs : int, default=10_000
+        Number of pairs.
+    """
+    first, second = rng.integers(len(X), size=(2, n_pairs))
+    squares = row_energies(X[first] - X[second])[first != second]
+    squares = squares[squares > 0]
+    if len(squares) == 0:
+        raise ValueError(
+            "gamma='median' needs rows that differ, and all that were drawn are equal; give a number"
+        )
+    return 1 / float(np.median(squares))
+
+
+def check_kernel(kernel: Kernel, *, n_features: int = 5, tol: float = 1e-5) -> None:
+    """Check the derivatives of a kernel of your own against finite differences.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        An object with the methods of :class:`Kernel`.
+    n_features : int, default=5
+        Length of the random rows it is tried on, which are of unit length.
+    tol : float, default=1e-5
+        Largest difference allowed, relative to the size of the derivative.
+
+    Raises
+    ------
+    TypeError
+        Where a method is missing.
+    ValueError
+        Where a shape is wrong, a value is not finite, or a derivative is not that of the kernel.
+    """
+    for name in ("__call__", "diagonal", "pull", "diagonal_pull", "unit_diagonal"):
+        if not hasattr(kernel, name):
+            raise TypeError(
+                f"the kernel has no {name}; see clusterica.ica.Kernel for what it needs"
+            )
+    rng = np.random.default_rng(0)
+    X, W = (rng.normal(size=(n, n_features)) for n in (7, 4))
+    X, W = (A / np.linalg.norm(A, axis=1, keepdims=True) for A in (X, W))
+    Q, q = rng.normal(size=(7, 4)), rng.normal(size=4)
+    values, diagonal = kernel(X, W), kernel.diagonal(W)
+    _check_values("the kernel", values, (7, 4))
+    _check_values("the diagonal", diagonal, (4,))
+    if not np.allclose(diagonal, np.diag(kernel(W, W)), rtol=1e-6, atol=1e-9):
+        raise ValueError("diagonal(W) differs from the diagonal of the kernel's values of W and W")
+    if not np.allclose(kernel(W, X).T, values, rtol=1e-6, atol=1e-9):
+        raise ValueError("the kernel is not symmetric: k(w, x) differs from k(x, w)")
+    if kernel.unit_diagonal and not np.allclose(diagonal, 1):
+        raise ValueError("unit_diagonal is true, and k(w, w) is not 1")
+    _check_pull("pull", kernel.pull(X, W, values, Q), W, lambda V: (Q * kernel(X, V)).sum(), tol)
+    pull = kernel.diagonal_pull(W, q)
+    _check_pull("diagonal_pull", pull, W, lambda V: (q * kernel.diagonal(V)).sum(), tol)
+
+
+def _check_values(name: str, values: Array, shape: tuple[int, ...]) -> None:
+    if np.shape(values) != shape:
+        raise ValueError(f"{name} has shape {np.shape(values)}; it must be {shape}")
+    if not np.isfinite(values).all():
+        raise ValueError(f"{name} is not finite for rows of unit length")
+
+
+def _check_pull(
+    name: str, pull: Pull, W: np.ndarray, value: Callable[[np.ndarray], float], tol: float
+) -> None:
+    """Compare a pull with central differences of the value that it is the gradient of."""
+    given, step = Pull(*pull).gradient(W), 1e-5
+    slopes = np.empty_like(W)
+    for at in np.ndindex(W.shape):
+        move = np.zeros_like(W)
+        move[at] = step
+        slopes[at] = (value(W + move) - value(W - move)) / (2 * step)
+    off = np.abs(given - slopes).max() / max(1.0, float(np.abs(slopes).max()))
+    if not off <= tol:
+        raise ValueError(
+            f"{name} is off by {off:.2g} of its size from finite differences of the kernel; check the "
+            f"formula, or raise tol={tol:g} if it is only rough"
+        )
+
+
+def _check_positive(name: str, value: float) -> None:
+    if not 0 < value < np.inf:
+        raise ValueError(f"{name}={value!r} must be a positive number")
