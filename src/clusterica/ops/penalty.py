@@ -1,0 +1,201 @@
+"""Penalties g of the codes of a block: ``sum_j t_j G(s_j)``, or pooled, ``sum_j t_j √(ε + H_j s²)``; t = ±1.
+
+H is symmetric: every unit j of a pool takes the mean of s² over its neighbours, or over its group.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isqrt
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from clusterica.arrays import namespace_of
+from clusterica.arrays._namespace import Array, to_like
+from clusterica.ops.contrast import Contrast, Exponential, LogCosh, SmoothedL1, first_two
+
+
+class Penalized(NamedTuple):
+    """Sum of the penalty over a block, a number in float64, and its derivative by every code."""
+
+    value: Array
+    slopes: Array
+
+
+class Pooling(Protocol):
+    """Which codes a pool takes together."""
+
+    def check(self, n_codes: int) -> None:
+        """Raise a ValueError if the pool is not one of so many codes."""
+
+    def average(self, V: Array) -> Array:
+        """Return V H: for every code the mean over its pool, shape (n_rows, n_codes)."""
+
+
+@dataclass(frozen=True)
+class TorusPooling:
+    """Pools of neighbours on a ring, or on a grid whose edges are joined.
+
+    Parameters
+    ----------
+    shape : tuple (n,) or (rows, columns)
+        How the codes are laid out, row by row.
+    width : int, default=3
+        Neighbours in each direction, the code itself included; odd.
+    """
+
+    shape: tuple[int, ...]
+    width: int = 3
+
+    def __post_init__(self) -> None:
+        if self.width < 1 or self.width % 2 == 0 or self.width > max(self.shape):
+            raise ValueError(
+                f"width={self.width} must be odd, and at most the longest side of {self.shape}"
+            )
+
+    def check(self, n_codes: int) -> None:
+        """Raise a ValueError if the layout is not one of so many codes."""
+        if int(np.prod(self.shape)) != n_codes:
+            raise ValueError(
+                f"a layout of {self.shape} has {int(np.prod(self.shape))} places, and there are {n_codes} "
+                "codes; change the shape or n_components"
+            )
+
+    def average(self, V: Array) -> Array:
+        """Return for every code the mean over its neighbours, shape (n_rows, n_codes)."""
+        xp = namespace_of(V)
+        V = xp.reshape(V, (V.shape[0], *self.shape))
+        n = 1
+        for axis, length in enumerate(self.shape, start=1):
+            reach = min(self.width, length) // 2
+            if reach:
+                V = sum((xp.roll(V, s, axis=axis) for s in range(1, reach + 1)), start=V) + sum(
+                    (xp.roll(V, -s, axis=axis) for s in range(2, reach + 1)),
+                    start=xp.roll(V, -1, axis=axis),
+                )
+                n *= 2 * reach + 1
+        return xp.reshape(V, (V.shape[0], -1)) / n
+
+
+@dataclass(frozen=True)
+class GroupPooling:
+    """Pools that do not overlap.
+
+    Parameters
+    ----------
+    groups : tuple of int
+        The group of every code.
+    """
+
+    groups: tuple[int, ...]
+
+    def check(self, n_codes: int) -> None:
+        """Raise a ValueError if there is not one group for every code."""
+        if len(self.groups) != n_codes:
+            raise ValueError(
+                f"groups name {len(self.groups)} codes, and there are {n_codes}; give one for each"
+            )
+
+    def average(self, V: Array) -> Array:
+        """Return for every code the mean over its group, shape (n_rows, n_codes)."""
+        M = to_like(self._membership().astype(np.float32), V)
+        M = namespace_of(V).astype(M, V.dtype, copy=False)
+        return (V @ M) @ M.T
+
+    def _membership(self) -> np.ndarray:
+        """Return 1 / √size where a code belongs to a group, shape (n_codes, n_groups)."""
+        _, of, sizes = np.unique(self.groups, return_inverse=True, return_counts=True)
+        M = np.zeros((len(of), len(sizes)))
+        M[np.arange(len(of)), of] = 1 / np.sqrt(sizes[of])
+        return M
+
+
+@dataclass(frozen=True, eq=False)
+class Elementwise:
+    """``g(s) = sum_j t_j G(s_j)``."""
+
+    contrast: Contrast
+    signs: np.ndarray | None = None
+
+    def __call__(self, S: Array) -> Penalized:
+        """Return the sum over a block of codes (n_rows, n_codes), and the slopes."""
+        value, slopes = first_two(self.contrast, S)
+        xp = namespace_of(S)
+        if self.signs is None:
+            return Penalized(xp.sum(value, dtype=xp.float64), slopes)
+        t = _signs_like(self.signs, S)
+        return Penalized(xp.sum(value * t, dtype=xp.float64), slopes * t)
+
+
+@dataclass(frozen=True, eq=False)
+class Pooled:
+    """``g(s) = sum_j t_j √(ε + H_j s²)``."""
+
+    pooling: Pooling
+    signs: np.ndarray | None = None
+    eps: float = 1e-6
+
+    def __call__(self, S: Array) -> Penalized:
+        """Return the sum over a block of codes (n_rows, n_codes), and the slopes."""
+        xp = namespace_of(S)
+        roots = xp.sqrt(self.pooling.average(S * S) + self.eps)
+        if self.signs is None:
+            weights = 1 / roots
+        else:
+            t = _signs_like(self.signs, S)
+            weights, roots = t / roots, t * roots
+        return Penalized(xp.sum(roots, dtype=xp.float64), S * self.pooling.average(weights))
+
+
+PenaltyFunction = Elementwise | Pooled
+
+PENALTIES: dict[str, Contrast] = {
+    "logcosh": LogCosh(),
+    "l1": SmoothedL1(),
+    "exp": Exponential(),
+    "sqrt": SmoothedL1(1e-4),
+}
+
+
+def make_penalty(
+    penalty: str | Contrast, pooling: Any, *, n_codes: int, signs: np.ndarray | None = None
+) -> PenaltyFunction:
+    """Return the penalty of a name or contrast, or that of the pools if there are any.
+
+    Parameters
+    ----------
+    penalty : str or contrast
+        One of `PENALTIES`, or ``y -> (G(y), G'(y), ...)``.
+    pooling : {"1d", "2d"}, array-like of shape (n_codes,), pooling object or None
+        Neighbours on a ring or on a grid as square as it can be, 3 wide; or the group of every code.
+    n_codes : int
+        Number of codes.
+    signs : ndarray of shape (n_codes,), optional
+        1 for a penalty, -1 for a reward.
+    """
+    if pooling is None:
+        return Elementwise(PENALTIES[penalty] if isinstance(penalty, str) else penalty, signs)
+    return Pooled(_make_pooling(pooling, n_codes), signs)
+
+
+def _make_pooling(pooling: Any, n_codes: int) -> Pooling:
+    if isinstance(pooling, str):
+        if pooling not in ("1d", "2d"):
+            raise ValueError(f"pooling={pooling!r} must be '1d', '2d', groups or a pooling object")
+        rows = 1 if pooling == "1d" else _near_square(n_codes)
+        shape = (n_codes,) if rows == 1 else (rows, n_codes // rows)
+        pooling = TorusPooling(shape, width=min(3, n_codes - 1 + n_codes % 2))
+    elif not hasattr(pooling, "average"):
+        pooling = GroupPooling(tuple(np.asarray(pooling).ravel().tolist()))
+    pooling.check(n_codes)
+    return pooling
+
+
+def _near_square(n: int) -> int:
+    """Return the largest divisor of n up to its root."""
+    return next(d for d in range(isqrt(n), 0, -1) if n % d == 0)
+
+
+def _signs_like(signs: np.ndarray, S: Array) -> Array:
+    return namespace_of(S).astype(to_like(signs.astype(np.float32), S), S.dtype, copy=False)
