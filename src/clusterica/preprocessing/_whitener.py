@@ -15,14 +15,13 @@ from clusterica.arrays import (
     check_output_rows,
     check_rows,
     get_config,
-    map_reduce,
     namespace_of,
     to_host,
 )
 from clusterica.arrays._namespace import Array
 from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
 from clusterica.ops.linalg import combine, project
-from clusterica.ops.moments import Moments, about_mean, merge, moments
+from clusterica.ops.moments import Moments, merge
 from clusterica.ops.whiten import (
     Whitening,
     spectrum,
@@ -30,6 +29,7 @@ from clusterica.ops.whiten import (
     whiten_by_spectrum,
 )
 from clusterica.preprocessing._map import apply_map
+from clusterica.preprocessing._moments import moments_about_mean
 
 
 class Whitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -134,7 +134,7 @@ class Whitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         """
         rows = check_rows(self, X, reset=True, min_rows=2)
         self._check_settings(rows)
-        total = _moments_about_mean(rows)
+        total = moments_about_mean(rows)
         self._moments = Moments(*(to_host(m) for m in total))
         self._learn(rows, total)
         return self
@@ -158,7 +158,7 @@ class Whitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         first = not hasattr(self, "_moments")
         rows = check_rows(self, X, reset=first, min_rows=2 if first else 1)
         self._check_settings(rows)
-        total = _moments_about_mean(rows)
+        total = moments_about_mean(rows)
         if not first:
             if hasattr(self, "mean_"):
                 check_model_device(self, rows, self.mean_)
@@ -271,13 +271,6 @@ def _percentage(text: str) -> float:
     if not text.endswith("%") or not 0 <= share < np.inf:
         raise ValueError(f"eps={text!r} must be a number, or a percentage such as '1%'")
     return share
-
-
-def _moments_about_mean(rows: Rows) -> Moments:
-    """Return n, the mean, and the sums of products about it, in float64, from one walk."""
-    about = rows.glance().mean(axis=0, dtype=np.float64)
-    total = map_reduce(moments, rows, about, row_bytes=16 * rows.n_features)
-    return about_mean(total, rows.place(about))
 
 
 def _rounding_variance(total: Moments, covariance: Array, dtype: np.dtype) -> float:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import numpy as np
 
 from clusterica.ops.cpu.assign import compiled, compiled_sum
-from clusterica.ops.linalg import row_energies
 
 # How near to the worst violation an atom must be to come into use: 1 takes them one by one, 0 all at once.
 _GREED = 0.5
@@ -23,14 +22,19 @@ _PIVOT_ROUNDING = 64
 
 
 def lasso(
-    X: np.ndarray, D: np.ndarray, G: np.ndarray, *, alpha: float, max_iter: int, tol: float
+    B: np.ndarray,
+    energies: np.ndarray,
+    G: np.ndarray,
+    *,
+    alpha: float,
+    max_iter: int,
+    tol: float,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return codes and gaps; see :func:`clusterica.ops.code.lasso`."""
-    B = X @ D.T
-    codes, gaps = np.zeros_like(B), np.empty(X.shape[0], X.dtype)
-    eps = np.finfo(X.dtype).eps
-    G = np.ascontiguousarray(G, X.dtype)
-    _lasso(B, row_energies(X), G, float(alpha), max_iter, tol, eps, codes, gaps)
+    """Return codes and gaps; see :func:`clusterica.ops.code.lasso_of_gram`."""
+    codes, gaps = np.zeros_like(B), np.empty(B.shape[0], B.dtype)
+    eps = np.finfo(B.dtype).eps
+    B, G = np.ascontiguousarray(B), np.ascontiguousarray(G, B.dtype)
+    _lasso(B, energies, G, float(alpha), max_iter, tol, eps, codes, gaps)
     return codes, gaps
 
 
