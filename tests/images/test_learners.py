@@ -151,6 +151,16 @@ def test_the_transform_of_the_learner(images, learner, library):
     np.testing.assert_allclose(np.asarray(found)[0], expected, rtol=1e-3, atol=1e-3)
 
 
+def test_both_signs_of_the_transform(images):
+    settings = dict(learner=FastICA(tol=0.5), grid=(1, 1), pooling="mean")
+    signed = small(encoder="transform", **settings).fit(images)
+    both = small(encoder="transform-both-signs", **settings).fit(images)
+    positive, negative = np.split(both.transform(images), 2, axis=1)
+    assert both.n_features_out_ == 2 * signed.n_features_out_
+    assert min(positive.min(), negative.min()) > 0
+    np.testing.assert_allclose(positive - negative, signed.transform(images), atol=1e-5)
+
+
 class NoFilters(TransformerMixin, BaseEstimator):
     """A learner that can only transform, as kernel methods can."""
 

@@ -15,10 +15,12 @@ from clusterica.arrays._namespace import Array, to_like
 from clusterica.cluster import SphericalKMeans
 from clusterica.cluster._sizes import cluster_sizes, near_empty
 from clusterica.images._sampling import Sample
+from clusterica.ops.code import split_signs
 from clusterica.ops.linalg import row_energies, unit_rows
 from clusterica.preprocessing import ContrastNormalizer, Whitener
 
 LEARNERS = ("spherical-k-means", "patches")
+OWN_CODES = ("transform", "transform-both-signs")  # encoders that are the learner's own transform
 _LEARNED = ("cluster_centers_", "components_")  # one learned vector a row
 _SIZES = ("n_clusters", "n_components")
 
@@ -100,7 +102,7 @@ def learn_bank(
         Unfitted; None takes patches themselves.
     n_filters : int
         Number of filters.
-    encoder : encoder or "transform"
+    encoder : encoder or one of `OWN_CODES`
         What will encode patches: with the filters, or the learner itself.
     rng : Generator
         Draws the patches where they are the filters.
@@ -129,10 +131,10 @@ def learn_bank(
         y = labels[of_image]
     learner.fit(_for(learner, rows), y)
     _warn_if_near_empty(learner, rows)
-    own_transform = _is(encoder, "transform")
-    filters = learned_filters(learner, rows, required=not own_transform)
-    if own_transform:
-        n_codes = apply_step(learner, rows[:2, :]).shape[1]
+    own_codes = isinstance(encoder, str)
+    filters = learned_filters(learner, rows, required=not own_codes)
+    if own_codes:
+        n_codes = own_code(learner, encoder, rows[:2, :]).shape[1]
     else:
         n_codes = encoder.n_features_out(filters.shape[0])
     return Bank(normalizer, whitener, learner, filters, n_codes)
@@ -169,6 +171,12 @@ def apply_step(step: Any, rows: Array) -> Array:
     if type(values) is type(rows) and values.dtype == rows.dtype:
         return values
     return to_like(np.asarray(to_host(values), dtype=np.float32), rows)
+
+
+def own_code(learner: Any, encoder: str, rows: Array) -> Array:
+    """Return the codes that a learner gives patches itself, with their signs or in two parts."""
+    codes = apply_step(learner, rows)
+    return split_signs(codes) if encoder == "transform-both-signs" else codes
 
 
 def is_ours(estimator: Any) -> bool:

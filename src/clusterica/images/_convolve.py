@@ -22,7 +22,7 @@ from clusterica.encoders import (
     SoftThresholdEncoder,
     TriangleEncoder,
 )
-from clusterica.images._bank import Bank, apply_step
+from clusterica.images._bank import Bank, apply_step, own_code
 from clusterica.ops.code import center
 from clusterica.ops.cpu.encode import Code, Filters, pooled_codes
 from clusterica.ops.linalg import project, row_energies
@@ -51,7 +51,7 @@ class Shape:
 def encode_function(bank: Bank, encoder: Any, home: Rows) -> Callable[[Array], Array]:
     """Return the function from a block of whitened rows to their codes."""
     if isinstance(encoder, str):
-        return partial(apply_step, bank.learner)
+        return partial(own_code, bank.learner, encoder)
     prepared = encoder.prepare(np.asarray(to_host(bank.filters), np.float32))
     prepared = [home.place(values) for values in prepared]
     return lambda rows: encoder.encode(rows, *prepared)

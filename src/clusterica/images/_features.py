@@ -24,7 +24,14 @@ from clusterica.arrays import (
 from clusterica.arrays._namespace import Array
 from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
 from clusterica.encoders import make_encoder
-from clusterica.images._bank import Bank, in_pixels, learn_bank, make_learner, make_steps
+from clusterica.images._bank import (
+    OWN_CODES,
+    Bank,
+    in_pixels,
+    learn_bank,
+    make_learner,
+    make_steps,
+)
 from clusterica.images._convolve import Shape, encode_function, make_coder, stages
 from clusterica.images._sampling import Box, Sample, draw
 from clusterica.images._score import unexplained
@@ -65,7 +72,9 @@ class ImageFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         "patches" takes random whitened patches of unit length as they are.
     encoder : str or encoder, default="soft-threshold"
         How a patch is encoded: "hard", "triangle", "soft-threshold", "sigmoid", "sparse", "omp", or an
-        encoder of :mod:`clusterica.encoders`. "transform" calls the learner's own transform.
+        encoder of :mod:`clusterica.encoders`. "transform" calls the learner's own transform, whose codes
+        must not cancel out when pooled; "transform-both-signs" puts their positive and negative parts
+        side by side.
     stride : int, default=1
         Step from one patch of an image to the next, in pixels.
     pooling : {"sum", "mean", "max", "l2"}, default="sum"
@@ -86,11 +95,11 @@ class ImageFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     ----------
     filters_ : array of shape (n_filters, n_white)
         The dictionary, in the space of whitened patches; a list of them if there are several regions.
-        Not there if the encoder is "transform" and the learner has none.
+        Not there if the learner encodes patches itself and has none.
     normalizer_, whitener_, learner_ : estimators
         The fitted steps, None where left out; lists of them if there are several regions.
     encoder_ : encoder
-        The encoder in use, or "transform".
+        The encoder in use, or the word for the learner's own transform.
     n_codes_ : list of int
         Number of codes of a patch, for every region.
     patch_shape_ : tuple (patch_size, patch_size, channels)
@@ -294,13 +303,13 @@ class ImageFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         return _one_or_all([in_pixels(bank, patterns=True) for bank in self._banks()])
 
     def _make_encoder(self) -> Any:
-        """Return the encoder, or the word "transform", after a look at what can't go together."""
-        if isinstance(self.encoder, str) and self.encoder == "transform":
+        """Return the encoder, or the word for the learner's own, after a look at what can't go together."""
+        if isinstance(self.encoder, str) and self.encoder in OWN_CODES:
             named = isinstance(self.learner, str)
             if self.learner == "patches" if named else not hasattr(self.learner, "transform"):
                 raise ValueError(
-                    f"encoder='transform' needs a learner with a transform, and learner={self.learner!r} has "
-                    "none; name an encoder, such as 'soft-threshold'"
+                    f"encoder={self.encoder!r} needs a learner with a transform, and learner="
+                    f"{self.learner!r} has none; name an encoder, such as 'soft-threshold'"
                 )
             return self.encoder
         return make_encoder(clone(self.encoder, safe=False))
