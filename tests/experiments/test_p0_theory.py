@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from clusterica.experiments import run
-from clusterica.experiments._bands import band
+from clusterica.experiments._bands import Band, band
 from clusterica.experiments.p0_fig1 import fit
 from clusterica.experiments.p0_theory import draw_u_lap, objective
 
@@ -140,6 +140,20 @@ def test_objective_against_a_loop(rng):
     X, C = rng.standard_normal((7, 3)), rng.standard_normal((4, 3))
     expected = [max(abs(float(np.dot(x, c))) for c in C) for x in X]
     np.testing.assert_allclose(objective(X, C), expected)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"),
+    [
+        ((0.01234, 0.5, 9.96), "0.500 (0.012–10)"),
+        ((11.2, 12.34, 15.7), "12.3 (11–16)"),
+        ((10.0, 123.4, 1234.5), "123 (10–1234)"),
+        ((1e-9, 99.96, 100.0), "100 (1.0e-09–100)"),
+        ((-12.0, -1.0, 0.0), "-1.00 (-12–0.0)"),
+    ],
+)
+def test_band_in_words(numbers, text):
+    assert str(Band(*numbers)) == text
 
 
 def test_band():

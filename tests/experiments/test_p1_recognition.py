@@ -10,9 +10,21 @@ import clusterica
 from clusterica.datasets import load_digits_images
 from clusterica.experiments import run
 from clusterica.experiments._context import Context
-from clusterica.experiments._recognition import cifar10, label_subsets, percent, rows_of, stl10
+from clusterica.experiments._recognition import (
+    Labeled,
+    Split,
+    choose_constants,
+    cifar10,
+    encode_training,
+    evaluate,
+    label_subsets,
+    percent,
+    rows_of,
+    stl10,
+)
 from clusterica.experiments.p1_params import GaussianFilters, _validation_split
 from clusterica.images import ImageFeatures
+from clusterica.linear import LinearSVC
 
 pytest.importorskip("matplotlib")
 
@@ -81,9 +93,12 @@ def test_table_3_saves_the_models_it_scored(reproduced):
     assert {path.name for path in folder.glob("*.safetensors")} == {
         f"P1-table3-{which}.safetensors" for which in ("all", "fold0", "fold1", "fold2")
     }
+    models = outcome.result.values["models"]
+    assert models[-1] == "P1-table3-all.safetensors"
     for i, accuracy in enumerate(outcome.result.values["accuracies"]):
         assert accuracy > 0.9
-        model = clusterica.load(folder / f"P1-table3-fold{i}.safetensors")
+        assert models[i] == f"P1-table3-fold{i}.safetensors"
+        model = clusterica.load(folder / models[i])
         outside = np.setdiff1d(np.arange(len(train.labels)), folds[i])
         score = model.score(train.images[outside], train.labels[outside])
         np.testing.assert_allclose(score, accuracy, atol=0.002)
@@ -99,6 +114,26 @@ def test_fourth_paper_triangle_codes_beat_hard_ones(reproduced):
 def test_fourth_paper_features_beat_pixels(reproduced):
     found = reproduced("P4-table3").result.values
     assert np.mean(found["K-means, triangle"]) > np.mean(found["Raw pixels"]) > 0.85
+
+
+@pytest.mark.parametrize("device", [None, "cpu"])
+def test_fourth_paper_saves_models_of_images(reproduced, tmp_path, device):
+    """A run on a torch device leaves files that score images in NumPy arrays too."""
+    outcome = reproduced("P4-table3")
+    if device is not None:
+        pytest.importorskip("torch")
+        outcome = run("P4-table3", quick=True, output=tmp_path, device=device)
+    folder, values = outcome.json_path.parent, outcome.result.values
+    train, folds, _ = stl10(Context(quick=True))
+    assert train.images.dtype == np.uint8
+    for kind, row in (("pixels", "Raw pixels"), ("triangle", "K-means, triangle")):
+        for i, fold in enumerate(folds):
+            name = f"P4-table3-{kind}-fold{i}.safetensors"
+            assert name in values["models"]
+            model = clusterica.load(folder / name)
+            outside = np.setdiff1d(np.arange(len(train.labels)), fold)
+            hits = model.predict(train.images[outside]) == train.labels[outside]
+            np.testing.assert_allclose(np.mean(hits), values[row][i], atol=0.002)
 
 
 # --- Settings of the pipeline ----------------------------------------------------------------------
@@ -169,6 +204,40 @@ def test_encoders_come_closer_with_more_labels(reproduced):
     assert abs(sparse[-1] - soft[-1]) < 0.02
     assert [len(draws) for draws in curves["sparse coding"]] == [3, 3, 3, 3]
     assert outcome.picture_paths[0].stat().st_size > 10_000
+
+
+# --- Mirror images ---------------------------------------------------------------------------------
+
+
+def test_an_image_and_its_mirror_image_are_held_out_together():
+    found = load_digits_images()
+    parts = [Labeled(found.images[i], found.labels[i]) for i in (slice(99), slice(99, 300))]
+    head = LinearSVC(random_state=0)
+    features = ImageFeatures(8, patch_size=4, n_patches=2000, random_state=0)
+    outcome = evaluate(features, Split(*parts, "digits"), head=head, mirrored=True)
+    images, twins = np.split(head.validation, 2)
+    np.testing.assert_array_equal(images, twins)
+    assert images.sum() == 99 // 5
+    assert 0.5 < outcome.accuracy < 1
+    assert outcome.head_passes == head.n_passes_
+    X, y = encode_training(features, parts[0], mirrored=True)
+    np.testing.assert_array_equal(X[99:], features.transform(parts[0].images[:, :, ::-1]))
+    np.testing.assert_array_equal(y[99:], parts[0].labels)
+
+
+# --- Constants -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("best", "whitening"), [(10.0, 0.1), (300.0, 1.0), (10_000.0, 0.3)])
+def test_constants_are_raised_while_that_helps(best, whitening):
+    def score(constants):
+        return -abs(np.log(constants.contrast / best)) - abs(
+            np.log(constants.whitening / whitening)
+        )
+
+    chosen, scores = choose_constants(score)
+    assert chosen == (best, whitening)
+    assert max(scores.values()) == 0
 
 
 # --- Helpers ---------------------------------------------------------------------------------------

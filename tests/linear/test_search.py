@@ -64,6 +64,13 @@ def test_climb_over_a_dip():
     assert climb(scores.__getitem__).best == 2
 
 
+def test_climb_looks_below_after_a_rise_by_chance():
+    scores = {-5: 0.51, -4: 0.52, -3: 0.54, -2: 0.53, -1: 0.53, 0: 0.50, 1: 0.51, 2: 0.5, 3: 0.49}
+    search = climb(scores.__getitem__)
+    assert search.best == -3
+    np.testing.assert_array_equal(search.steps, sorted(scores))
+
+
 def test_climb_on_level_ground_stays():
     search = climb(lambda step: 1.0)
     assert search.best == 0

@@ -9,6 +9,7 @@ import pytest
 import clusterica
 from clusterica.arrays import device_of, to_host
 from clusterica.linear import LinearSVC, RidgeHead
+from clusterica.linear._kernel import KernelSolver
 
 
 def strict(X, path, device="CPU_DEVICE"):
@@ -52,6 +53,30 @@ def test_kinds_of_data(request, tmp_path, head, shape, kind):
     np.testing.assert_allclose(scores, expected.decision_function(X), atol=1e-3)
     np.testing.assert_array_equal(to_host(model.predict(X_there)), expected.predict(X))
     assert model.score(X_there, y) == expected.score(X, y)
+
+
+@pytest.mark.parametrize("most_on_host", [0, 60])
+@pytest.mark.parametrize("kind", ["torch", "strict-device1", "dask"])
+def test_products_of_rows_stay_where_they_are_if_they_are_many(
+    monkeypatch, tmp_path, wide, kind, most_on_host
+):
+    X, y = wide
+    expected = LinearSVC(random_state=0, tol=1e-11).fit(X, y)
+    placed = KINDS[kind](X, tmp_path)
+    solvers = []
+
+    def solver(problem):
+        solvers.append(KernelSolver(problem))
+        return solvers[0]
+
+    monkeypatch.setattr("clusterica.linear._kernel._MOST_ROWS_ON_HOST", most_on_host)
+    monkeypatch.setattr("clusterica.linear._base.KernelSolver", solver)
+    model = LinearSVC(random_state=0, tol=1e-11).fit(placed, y)
+    on_device = most_on_host == 0 and kind == "strict-device1"
+    assert type(solvers[0]._K) is (type(placed) if on_device else np.ndarray)
+    np.testing.assert_allclose(model.C_, expected.C_)
+    assert model.converged_
+    np.testing.assert_allclose(to_host(model.coef_), expected.coef_, atol=1e-8)
 
 
 @pytest.mark.parametrize("shape", ["tall", "wide"])

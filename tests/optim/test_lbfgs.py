@@ -95,3 +95,28 @@ def test_a_move_to_where_nothing_is_defined_is_shortened(bad):
 
     result = solve(LBFGS(evaluate), np.array([5.0]))
     assert result.params.params[0] == pytest.approx(0.5**0.5, abs=1e-5)
+
+
+def test_without_memory_every_step_is_the_preconditioners():
+    solver = LBFGS(
+        lambda x: Evaluation(float(x @ x), 2 * x), precondition=lambda g, _: 0.1 * g, memory=0
+    )
+    position = solver.start(np.array([1.0, 2.0]))
+    for _ in range(3):
+        before = position.params
+        position = solver.step(position).params
+        np.testing.assert_allclose(position.params, 0.8 * before)
+        assert position.moves == ()
+
+
+def test_no_row_moves_farther_than_it_may():
+    right = np.array([[5.0, 0.0], [0.0, 1.0]])
+    solver = LBFGS(
+        lambda x: Evaluation(float(((x - right) ** 2).sum()), 2 * (x - right)),
+        precondition=lambda g, _: g / 2,
+        longest=0.5,
+    )
+    first = solver.step(solver.start(np.zeros((2, 2))))
+    np.testing.assert_allclose(first.params.params, 0.1 * right)
+    result = solve(solver, np.zeros((2, 2)))
+    np.testing.assert_allclose(result.params.params, right, atol=1e-6)

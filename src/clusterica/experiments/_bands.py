@@ -19,7 +19,15 @@ class Band(NamedTuple):
     """The 90 % quantile."""
 
     def __str__(self) -> str:
-        return f"{self.median:#.3g} ({self.low:#.2g}–{self.high:#.2g})"
+        low, high = _rounded(self.low, 2), _rounded(self.high, 2)
+        return f"{_rounded(self.median, 3)} ({low}–{high})"
+
+
+def _rounded(value: float, digits: int) -> str:
+    """Return a number with so many digits; a larger one as a whole number."""
+    if abs(value) >= 10 ** (digits - 1):
+        return f"{value:.0f}"
+    return f"{value:#.{digits}g}".removesuffix(".")
 
 
 def band(values: Sequence[float]) -> Band:

@@ -100,7 +100,7 @@ def run(ctx: Context) -> Result:
             method.name,
             method.paper,
             percent([o.accuracy]),
-            f"{o.C:g}",
+            f"{o.C:.3g}",
             f"{o.learn_seconds:.1f}",
             f"{o.encode_seconds:.1f}",
             f"{o.head_seconds:.1f}",

@@ -38,7 +38,6 @@ from clusterica.linear._standard import learn_standard, original
 from clusterica.ops.margin import decisions, winners
 from clusterica.optim import Progress, fit_progress
 
-_SEARCH_TOL = 1e-4  # enough to tell strengths apart by their held-out score
 _FEW = 500  # so many rows are solved exactly in no time, at any strength
 _MOST_SOLVES = 130  # of a search, for progress bars
 
@@ -321,7 +320,7 @@ class _Trial:
     def _solve(self, out: np.ndarray, C: float, start: Solution | None) -> Solution:
         kept = np.where(out, 0, self._weights)
         shares = (kept / kept.sum(dtype=np.float64)).astype(self._problem.rows.dtype)
-        tol = max(self._head.tol, _SEARCH_TOL)
+        tol = max(self._head.tol, self._solver.search_tol)
         chosen = _Chosen(C, start, None)
         return self._head._solve(self._solver, chosen, shares, tol, self._progress)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property, partial
+from typing import ClassVar
 
 import numpy as np
 
@@ -23,6 +24,8 @@ class PrimalSolver:
 
     A step is one walk over the rows; see :class:`clusterica.optim.ManyLBFGS`.
     """
+
+    search_tol: ClassVar[float] = 1e-4
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-_PATIENCE = 2  # strengths in a row that must not be better before the climb ends
+_PATIENCE = 2  # strengths on either side of the best one that must be known before the climb ends
 _MOST_STEPS = 12  # to either side: six decades
 _ENOUGH = 10_000  # rows held out, over all folds, that tell strengths apart
 
@@ -57,23 +57,27 @@ def held_out(
 
 
 def climb(score: Callable[[int], float]) -> Search:
-    """Return the step with the best score, found by walking from 0 up, and then down if need be.
+    """Return the step with the best score, found by walking from 0 up and down.
 
     Parameters
     ----------
     score : callable
-        From a step of the grid, an integer, to a score. A walk goes on until the score was not better
-        than the best one for two steps. Of equal scores the first one tried wins.
+        From a step of the grid, an integer, to a score. The walk ends when the scores of the two steps
+        on either side of the best one are known and not better. Of equal scores the first one tried
+        wins.
     """
     best, scores = 0, {0: score(0)}
-    for direction in (1, -1):
-        step = 0
-        while abs(step) < _MOST_STEPS and abs(step - best) < _PATIENCE:
-            step += direction
-            scores[step] = score(step)
-            if scores[step] > scores[best]:
-                best = step
-        if best > 0:
-            break  # what lies below was seen on the way
+    while True:
+        low, high = min(scores), max(scores)
+        # Both sides, even after a rise: a rise of a few rows held out is a matter of chance.
+        if high < _MOST_STEPS and high - best < _PATIENCE:
+            step = high + 1
+        elif low > -_MOST_STEPS and best - low < _PATIENCE:
+            step = low - 1
+        else:
+            break
+        scores[step] = score(step)
+        if scores[step] > scores[best]:
+            best = step
     steps = np.array(sorted(scores))
     return Search(best, steps, np.array([scores[int(s)] for s in steps]))

@@ -7,7 +7,7 @@ A head minimises, for every target class, ``0.5 |w|² + C sum_i s_i r_i²`` over
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
@@ -53,7 +53,13 @@ class Solution(NamedTuple):
 
 
 class Solver(Protocol):
-    """Solves a problem for different strengths and shares, one after the other."""
+    """Solves a problem for different strengths and shares, one after the other.
+
+    ``search_tol`` is the gap at which a solve is good enough to tell strengths apart by their held-out
+    score.
+    """
+
+    search_tol: ClassVar[float]
 
     def solve(self, task: Task, start: Solution | None, progress: Progress | None) -> Solution:
         """Minimise, from where an earlier solution stands if there is one."""

@@ -27,10 +27,10 @@ class LinearSVC(LinearHead):
     ----------
     C : float or "auto", default="auto"
         Strength of the loss. It is scikit-learn's C times the number of rows, so that it need not
-        change with them. "auto" holds rows out of every class, tries strengths along a path of half
-        decades from 10 up and, if need be, down, each solve starting from the last, until the
-        accuracy on the rows held out has passed its best. It takes the top of a parabola through the
-        scores around the best one, and fits to all rows.
+        change with them. "auto" holds rows out of every class and tries strengths along a path of half
+        decades from 10 up and down, each solve starting from the last, until the two on either side of
+        the one with the best accuracy on the rows held out are known. It takes the top of a parabola
+        through the scores around the best one, and fits to all rows.
     standardize : bool, default=True
         Divide every feature by its standard deviation.
     fit_intercept : bool, default=True
@@ -85,8 +85,9 @@ class LinearSVC(LinearHead):
     -----
     All classes are solved together by L-BFGS, each with step lengths of its own, preconditioned by the
     Gram matrix of a sample of the rows. With fewer rows than features, or 500 at most, it works on the
-    products of rows instead, by Newton's method. The matrices stay within the memory budget of
-    :func:`clusterica.config_context`; more memory means a better preconditioner and fewer passes.
+    products of rows instead, by Newton's method; up to 5,000 rows it moves these products to the host,
+    where the many small systems are solved sooner than on a GPU. The matrices stay within the memory
+    budget of :func:`clusterica.config_context`; more memory means a better preconditioner and fewer passes.
 
     Mean and variance for standardising are those of all rows, held out ones included.
 

@@ -1,5 +1,6 @@
 """Loops that turn sums over rows into the next parameters, with progress, early stopping and hooks."""
 
+from clusterica.optim._adam import Averages, adam, no_averages
 from clusterica.optim._lbfgs import LBFGS, Evaluation
 from clusterica.optim._loop import LoopResult, LoopState, Step, iterate
 from clusterica.optim._many_lbfgs import ManyLBFGS, Values
@@ -8,6 +9,7 @@ from clusterica.optim._restarts import best_of
 
 __all__ = [
     "LBFGS",
+    "Averages",
     "Evaluation",
     "LoopResult",
     "LoopState",
@@ -15,7 +17,9 @@ __all__ = [
     "Progress",
     "Step",
     "Values",
+    "adam",
     "best_of",
     "fit_progress",
     "iterate",
+    "no_averages",
 ]

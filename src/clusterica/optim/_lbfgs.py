@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from clusterica.optim._loop import Step
+from clusterica.optim._two_loops import two_loops
 
 _SUFFICIENT = 1e-4  # share of the promised decrease that a move must keep (Armijo)
 _MOST_TRIALS = 12
@@ -60,7 +61,9 @@ class LBFGS:
     size : callable, default: the squared length of the parameters
         What the squared length of a move is compared with, to tell convergence.
     memory : int, default=8
-        How many moves are remembered.
+        How many moves are remembered; with 0 every step is the preconditioner's.
+    longest : float, default=inf
+        Longest move of a row of the parameters, a matrix, in one step; a longer one shortens all moves.
     """
 
     evaluate: Callable[[Any], Evaluation]
@@ -68,6 +71,7 @@ class LBFGS:
     precondition: Callable[[np.ndarray, Any], np.ndarray] | None = None
     size: Callable[[Any], float] = _squared_length
     memory: int = 8
+    longest: float = np.inf
 
     def start(self, params: Any) -> Position:
         """Return the position to begin with; costs one evaluation."""
@@ -87,22 +91,15 @@ class LBFGS:
         params, there, move = new
         moves = old.moves
         bend = there.gradient - here.gradient
-        product = float((move * bend).sum())
-        if product > 0:
+        product = _dot(move, bend)
+        if product > 0 and self.memory > 0:
             moves = (*moves, (move, bend, 1 / product))[-self.memory :]
         change = float((move**2).sum()) / max(self.size(params), np.finfo(float).tiny)
         return Step(Position(params, there, moves), there.objective, change)
 
     def _inverse_hessian(self, here: Evaluation, moves: tuple) -> np.ndarray:
         """Apply the inverse second derivative to the gradient, by the two-loop recursion."""
-        q, weights = here.gradient, []
-        for s, y, scale in reversed(moves):
-            weights.append(scale * (s * q).sum())
-            q = q - weights[-1] * y
-        r = self._first_guess(q, here, moves)
-        for (s, y, scale), weight in zip(moves, reversed(weights), strict=True):
-            r = r + s * (weight - scale * (y * r).sum())
-        return r
+        return two_loops(here.gradient, moves, lambda q, _: self._first_guess(q, here, moves), _dot)
 
     def _first_guess(self, q: np.ndarray, here: Evaluation, moves: tuple) -> np.ndarray:
         if self.precondition is not None:
@@ -116,6 +113,9 @@ class LBFGS:
         self, params: Any, here: Evaluation, move: np.ndarray
     ) -> tuple[Any, Evaluation, np.ndarray] | None:
         """Halve the move until the objective falls enough; None if it never does."""
+        if self.longest < np.inf:
+            length = float((move**2).sum(axis=-1).max()) ** 0.5
+            move = move * min(1.0, self.longest / max(length, np.finfo(float).tiny))
         slope = _slope(here, move)
         noise = _NOISE * abs(here.objective)
         share = 1.0
@@ -130,4 +130,8 @@ class LBFGS:
 
 
 def _slope(here: Evaluation, move: np.ndarray) -> float:
-    return float((here.gradient * move).sum())
+    return _dot(here.gradient, move)
+
+
+def _dot(a: np.ndarray, b: np.ndarray) -> float:
+    return float((a * b).sum())

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from clusterica.arrays import namespace_of
 from clusterica.arrays._namespace import Array
 from clusterica.optim._loop import Step
+from clusterica.optim._two_loops import two_loops
 
 _SUFFICIENT = 1e-4  # share of the promised decrease that a move must keep (Armijo)
 _MISSES_TO_RESTART = 5  # rejected moves in a row after which the memory is dropped
@@ -196,16 +197,15 @@ def _shortened(length: Array, slope: Array, end_slope: Array) -> Array:
 
 def _inverse_hessian(here: Positions) -> Array:
     """Apply the inverse second derivative to the gradients, by the two-loop recursion."""
-    q, r, shares = here.values.gradient, here.inverse_gradient, []
-    for move in reversed(here.moves):
-        share = move.scale * _dots(move.s, q)
-        q = q - share[:, None] * move.y
-        r = r - share[:, None] * move.inverse_y  # stays M⁻¹ q, without another solve
-        shares.append(share)
-    r = r * here.factor[:, None]
-    for move, share in zip(here.moves, reversed(shares), strict=True):
-        r = r + move.s * (share - move.scale * _dots(move.y, r))[:, None]
-    return r
+
+    def guess(q: Array, shares: list[Array]) -> Array:
+        r = here.inverse_gradient
+        for move, share in zip(reversed(here.moves), shares, strict=True):
+            r = r - share * move.inverse_y  # becomes M⁻¹ q, without another solve
+        return r * here.factor[:, None]
+
+    moves = [(move.s, move.y, move.scale[:, None]) for move in here.moves]
+    return two_loops(here.values.gradient, moves, guess, lambda a, b: _dots(a, b)[:, None])
 
 
 def _dots(a: Array, b: Array) -> Array:
