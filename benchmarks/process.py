@@ -12,10 +12,12 @@ from typing import Any
 class Contender:
     """A process that fits on demand."""
 
-    def __init__(self, library: str, environment: dict[str, str]) -> None:
+    def __init__(
+        self, library: str, environment: dict[str, str], module: str = "benchmarks.contenders"
+    ) -> None:
         threads = {"OMP_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "2", "NUMBA_NUM_THREADS": "2"}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.contenders", library],
+            [sys.executable, "-m", module, library],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

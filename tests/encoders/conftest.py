@@ -7,6 +7,7 @@ import pytest
 
 from clusterica.encoders import (
     HardEncoder,
+    KernelSparseEncoder,
     OMPEncoder,
     SigmoidEncoder,
     SoftThresholdEncoder,
@@ -23,6 +24,10 @@ ENCODERS = {
     "sparse": partial(SparseEncoder, alpha=0.2, tol=1e-9),
     "sparse-signed": partial(SparseEncoder, alpha=0.2, tol=1e-9, split_signs=False),
     "omp": partial(OMPEncoder, n_nonzero=3),
+    "kernel-sparse": partial(KernelSparseEncoder, gamma=0.5, tol=1e-9),
+    "kernel-sparse-signed": partial(
+        KernelSparseEncoder, kernel="polynomial", normalize=False, tol=1e-9, split_signs=False
+    ),
     "omp-signed": partial(OMPEncoder, n_nonzero=3, split_signs=False),
 }
 

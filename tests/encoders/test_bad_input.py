@@ -6,6 +6,7 @@ from sklearn.exceptions import NotFittedError
 
 from clusterica.encoders import (
     HardEncoder,
+    KernelSparseEncoder,
     OMPEncoder,
     SigmoidEncoder,
     SoftThresholdEncoder,
@@ -79,6 +80,11 @@ BAD = [
     (SparseEncoder, "max_iter", 0),
     (SparseEncoder, "tol", -1e-3),
     (SparseEncoder, "split_signs", None),
+    (KernelSparseEncoder, "gamma", 0),
+    (KernelSparseEncoder, "gamma", "mean"),
+    (KernelSparseEncoder, "kernel", "gauss"),
+    (KernelSparseEncoder, "sparsity", 0.0),
+    (KernelSparseEncoder, "normalize", None),
     (OMPEncoder, "n_nonzero", 0),
     (OMPEncoder, "n_nonzero", 1.5),
 ]
@@ -99,6 +105,13 @@ def test_more_atoms_than_there_are(rows, atoms):
         OMPEncoder(atoms, n_nonzero=10).fit(rows)
     with pytest.raises(ValueError, match=message):
         OMPEncoder(n_nonzero=10).prepare(atoms)
+
+
+def test_atoms_without_a_median_distance(rows):
+    with pytest.raises(ValueError, match="'median' needs rows that differ"):
+        KernelSparseEncoder(np.ones((3, 4))).fit(rows)
+    with pytest.raises(ValueError, match="'median' needs two atoms at least"):
+        KernelSparseEncoder(np.ones((1, 4))).fit(rows)
 
 
 def test_zero_and_equal_atoms_give_finite_codes(make, rows, atoms):

@@ -9,6 +9,7 @@ from sklearn.base import clone
 from sklearn.cluster import KMeans
 from sklearn.decomposition import sparse_encode
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -16,6 +17,7 @@ from clusterica.cluster import SphericalKMeans
 from clusterica.encoders import (
     ENCODER_NAMES,
     HardEncoder,
+    KernelSparseEncoder,
     OMPEncoder,
     SigmoidEncoder,
     SoftThresholdEncoder,
@@ -23,6 +25,7 @@ from clusterica.encoders import (
     TriangleEncoder,
     make_encoder,
 )
+from clusterica.ops.kernels import Linear
 
 
 def split(S):
@@ -65,6 +68,37 @@ def test_sparse(rows, atoms, alpha):
     np.testing.assert_allclose(signed, expected, atol=1e-3)
     codes = SparseEncoder(atoms, alpha=alpha, tol=1e-10).fit_transform(rows)
     np.testing.assert_array_equal(codes, split(signed))
+
+
+def test_kernel_sparse_with_a_linear_kernel_is_sparse(rows, atoms):
+    """The squared distance has no factor ½, so that alpha is half of the sparsity."""
+    settings = {"normalize": False, "tol": 1e-10}
+    codes = KernelSparseEncoder(atoms, kernel=Linear(), sparsity=0.5, **settings).fit_transform(
+        rows
+    )
+    expected = SparseEncoder(atoms, alpha=0.25, tol=1e-10).fit_transform(rows)
+    np.testing.assert_allclose(codes, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+def test_kernel_sparse_is_optimal(rows, atoms, normalize):
+    """|k(W, x) - k(W, W) s| is at most λ / 2, and that with the sign of the code where there is one."""
+    settings = {"gamma": 0.3, "sparsity": 0.2, "split_signs": False, "tol": 1e-12}
+    S = KernelSparseEncoder(atoms, normalize=normalize, **settings).fit_transform(rows)
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    X = rows / np.where(lengths > 0, lengths, 1) if normalize else rows
+    K, G = rbf_kernel(X, atoms, gamma=0.3), rbf_kernel(atoms, gamma=0.3)
+    Q = K - S @ G
+    assert np.abs(Q).max() <= 0.1 + 1e-5
+    np.testing.assert_allclose(Q[S != 0], 0.1 * np.sign(S[S != 0]), atol=1e-5)
+    assert 0 < (S != 0).mean() < 0.8
+
+
+def test_kernel_sparse_takes_gamma_from_the_atoms(rows, atoms):
+    squares = ((atoms[:, None] - atoms[None]) ** 2).sum(axis=2)[np.triu_indices(9, 1)]
+    codes = KernelSparseEncoder(atoms).fit_transform(rows)
+    expected = KernelSparseEncoder(atoms, gamma=1 / np.median(squares)).fit_transform(rows)
+    np.testing.assert_allclose(codes, expected, atol=0.05)
 
 
 def test_omp(rows, atoms):
@@ -138,7 +172,15 @@ def test_row_bytes_bound_the_memory(make):
 
 
 def test_names_make_encoders():
-    assert ENCODER_NAMES == ("hard", "triangle", "soft-threshold", "sigmoid", "sparse", "omp")
+    assert ENCODER_NAMES == (
+        "hard",
+        "triangle",
+        "soft-threshold",
+        "sigmoid",
+        "sparse",
+        "omp",
+        "kernel-sparse",
+    )
     made = [type(make_encoder(name)) for name in ENCODER_NAMES]
     assert made == [
         HardEncoder,
@@ -147,6 +189,7 @@ def test_names_make_encoders():
         SigmoidEncoder,
         SparseEncoder,
         OMPEncoder,
+        KernelSparseEncoder,
     ]
 
 

@@ -5,6 +5,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from clusterica.encoders import (
     HardEncoder,
+    KernelSparseEncoder,
     OMPEncoder,
     SigmoidEncoder,
     SoftThresholdEncoder,
@@ -41,6 +42,10 @@ class Sparse(AnyWidth, SparseEncoder):
     pass
 
 
+class KernelSparse(AnyWidth, KernelSparseEncoder):
+    pass
+
+
 class OMP(AnyWidth, OMPEncoder):
     pass
 
@@ -49,7 +54,9 @@ N_ITER = "fit does not iterate: max_iter is that of transform"
 
 
 def expected_failures(estimator):
-    return {"check_transformer_n_iter": N_ITER} if isinstance(estimator, Sparse) else {}
+    return (
+        {"check_transformer_n_iter": N_ITER} if isinstance(estimator, Sparse | KernelSparse) else {}
+    )
 
 
 @parametrize_with_checks(
@@ -61,6 +68,8 @@ def expected_failures(estimator):
         Sigmoid(),
         Sparse(),
         Sparse(split_signs=False),
+        KernelSparse(),
+        KernelSparse(kernel="inverse-distance", normalize=False, split_signs=False),
         OMP(n_nonzero=2),
     ],
     expected_failed_checks=expected_failures,

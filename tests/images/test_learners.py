@@ -10,6 +10,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.preprocessing import StandardScaler
 
 from clusterica.cluster import CosineKMeans, KMeans, SphericalKMeans
+from clusterica.ica import RICA, DiscriminativeRICA
 from clusterica.images import ImageFeatures, sample_patches
 from clusterica.images._bank import default_eps
 from clusterica.preprocessing import ContrastNormalizer, Whitener
@@ -23,6 +24,8 @@ LEARNERS = [
     SklearnKMeans(n_init=1, max_iter=5),
     MiniBatchKMeans(n_init=1),
     FastICA(tol=0.5, max_iter=50),
+    RICA(max_iter=10),
+    RICA(pooling="2d", max_iter=10),
     MiniBatchDictionaryLearning(max_iter=2, fit_algorithm="cd"),
 ]
 
@@ -136,7 +139,13 @@ def test_other_steps(images, settings):
 
 @pytest.mark.parametrize(
     "learner",
-    [KMeans(max_iter=3), "spherical-k-means", SklearnKMeans(n_init=1), FastICA(tol=0.5)],
+    [
+        KMeans(max_iter=3),
+        "spherical-k-means",
+        SklearnKMeans(n_init=1),
+        FastICA(tol=0.5),
+        RICA(tol=1e-2),
+    ],
     ids=str,
 )
 @pytest.mark.parametrize("library", ["numpy", "torch"])
@@ -199,6 +208,28 @@ def test_labels_reach_the_patches(images):
     np.testing.assert_allclose(np.bincount(model.learner_.seen_), 400 / 3, atol=3)
     with pytest.raises(ValueError, match=r"Remembers learns from labels; call fit\(X, y\)"):
         small(learner=Remembers(), encoder="transform").fit(images)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # stopped early
+@pytest.mark.parametrize("encoder", ["transform", "soft-threshold"])
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_labels_reach_the_filters_of_classes(images, encoder, library):
+    X = images if library == "numpy" else pytest.importorskip("torch").asarray(images)
+    y = np.array(["a", "b", "c"])[np.arange(12) % 3]
+    learner = DiscriminativeRICA(max_iter=5, discrimination=1.0)
+    model = small(n_filters=9, learner=learner, encoder=encoder).fit(X, y)
+    assert model.learner_.component_classes_.tolist() == ["a"] * 3 + ["b"] * 3 + ["c"] * 3
+    assert model.filters_.shape == (9, 48)
+    found = model.transform(X)
+    assert found.shape == (12, 4 * (9 if encoder == "transform" else 18))
+    other = small(n_filters=9, learner=learner, encoder=encoder).fit(X, np.roll(y, 1))
+    assert np.abs(np.asarray(other.filters_) - np.asarray(model.filters_)).max() > 1e-3
+    with pytest.raises(
+        ValueError, match=r"DiscriminativeRICA learns from labels; call fit\(X, y\)"
+    ):
+        small(n_filters=9, learner=learner, encoder=encoder).fit(X)
+    with pytest.raises(ValueError, match="n_components=8 must be a multiple"):
+        small(n_filters=8, learner=learner, encoder=encoder).fit(X, y)
 
 
 # --- Score -------------------------------------------------------------------------------------------

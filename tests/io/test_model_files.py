@@ -22,16 +22,27 @@ from clusterica.arrays import to_host
 from clusterica.cluster import CosineKMeans, DensityClusterer, KMeans, SphericalKMeans
 from clusterica.encoders import (
     HardEncoder,
+    KernelSparseEncoder,
     OMPEncoder,
     SigmoidEncoder,
     SoftThresholdEncoder,
     SparseEncoder,
     TriangleEncoder,
 )
-from clusterica.ica import ClusterICA, KurtosisPursuit, LogCosh
+from clusterica.ica import (
+    RICA,
+    ClusterICA,
+    DiscriminativeRICA,
+    KernelICA,
+    KernelSparseCoding,
+    KurtosisPursuit,
+    LogCosh,
+    TorusPooling,
+)
 from clusterica.images import ImageFeatures
 from clusterica.linear import LinearSVC, RidgeHead
-from clusterica.preprocessing import ContrastNormalizer, Whitener
+from clusterica.ops.kernels import Gaussian, Normalized, Polynomial
+from clusterica.preprocessing import ContrastNormalizer, KernelWhitener, Whitener
 
 
 @pytest.fixture
@@ -54,8 +65,20 @@ MODELS = {
     "SoftThresholdEncoder": SoftThresholdEncoder(ATOMS, two_sided=False),
     "SigmoidEncoder": SigmoidEncoder(ATOMS),
     "SparseEncoder": SparseEncoder(ATOMS),
+    "KernelSparseEncoder": KernelSparseEncoder(ATOMS, kernel="polynomial"),
+    "KernelWhitener": KernelWhitener(3, kernel=Normalized(Polynomial(2)), random_state=0),
+    "KernelICA": KernelICA(2, kernel=Gaussian(0.3), n_landmarks=30, random_state=0),
+    "KernelSparseCoding": KernelSparseCoding(3, sparsity=0.5, tol=0.01, random_state=0),
     "OMPEncoder": OMPEncoder(ATOMS, n_nonzero=2),
     "KurtosisPursuit": KurtosisPursuit(objective="max", random_state=0),
+    "RICA": RICA(
+        6,
+        penalty=LogCosh(2.0),
+        pooling=TorusPooling((2, 3)),
+        signs=[1] * 6,
+        random_state=0,
+        tol=1e-3,
+    ),
     "Pipeline": make_pipeline(StandardScaler(), Whitener(eps=0.0), CosineKMeans(random_state=0)),
 }
 
@@ -103,6 +126,15 @@ def test_one_column(X, tmp_path):
     assert_array_equal(there_and_back(model, tmp_path).predict(X[:, :1]), model.labels_)
 
 
+@pytest.mark.parametrize("constraint", ["both", "inhomogeneous"])
+def test_filters_of_classes(constraint, X, tmp_path):
+    y = np.array(["north", "south"])[(X[:, 0] > 0).astype(int)]
+    model = DiscriminativeRICA(4, constraint=constraint, random_state=0, tol=1e-3).fit(X, y)
+    again = there_and_back(model, tmp_path)
+    assert_equal(model, again)
+    assert_array_equal(again.transform(X), model.transform(X))
+
+
 @pytest.mark.parametrize("head", [LinearSVC(C=1.0), RidgeHead(alpha=1.0)], ids=str)
 def test_heads(head, X, tmp_path):
     y = np.array(["north", "south"])[(X[:, 0] > 0).astype(int)]
@@ -130,6 +162,14 @@ def test_partial_fit_goes_on(X, tmp_path):
     model = KMeans(3, random_state=0).partial_fit(X[:150])
     again = there_and_back(model, tmp_path).partial_fit(X[150:])
     assert_array_equal(again.cluster_centers_, model.partial_fit(X[150:]).cluster_centers_)
+
+
+@pytest.mark.parametrize("begin", ["fit", "partial_fit"])
+def test_steps_of_filters_go_on(begin, X, tmp_path):
+    model = getattr(RICA(random_state=0), begin)(X[:150])
+    again = there_and_back(model, tmp_path).partial_fit(X[150:]).partial_fit(X[:150])
+    expected = model.partial_fit(X[150:]).partial_fit(X[:150])
+    assert_array_equal(again.components_, expected.components_)
 
 
 def test_names_and_output_settings_stay(X, tmp_path):
@@ -186,7 +226,13 @@ def test_every_estimator_is_tried():
             if inspect.isclass(getattr(module, name))
             and issubclass(getattr(module, name), BaseEstimator)
         }
-    elsewhere = {"DensityClusterer", "ImageFeatures", "LinearSVC", "RidgeHead"}
+    elsewhere = {
+        "DensityClusterer",
+        "DiscriminativeRICA",
+        "ImageFeatures",
+        "LinearSVC",
+        "RidgeHead",
+    }
     assert found - elsewhere <= set(MODELS)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from clusterica.encoders._base import BaseEncoder
+from clusterica.encoders._kernel_sparse import KernelSparseEncoder
 from clusterica.encoders._nearest import HardEncoder, TriangleEncoder
 from clusterica.encoders._responses import SigmoidEncoder, SoftThresholdEncoder
 from clusterica.encoders._sparse import OMPEncoder, SparseEncoder
@@ -16,6 +17,7 @@ _BY_NAME: dict[str, type[BaseEncoder]] = {
     "sigmoid": SigmoidEncoder,
     "sparse": SparseEncoder,
     "omp": OMPEncoder,
+    "kernel-sparse": KernelSparseEncoder,
 }
 ENCODER_NAMES = tuple(_BY_NAME)
 """What :func:`make_encoder` knows by name."""
@@ -27,7 +29,7 @@ def make_encoder(encoder: Any) -> Any:
 
     Parameters
     ----------
-    encoder : {"hard", "triangle", "soft-threshold", "sigmoid", "sparse", "omp"} or encoder
+    encoder : {"hard", "triangle", "soft-threshold", "sigmoid", "sparse", "omp", "kernel-sparse"} or encoder
         A name stands for the encoder with its default settings. An object must have the methods
         ``prepare``, ``encode``, ``n_features_out`` and ``row_bytes`` of the encoders here, and no
         dictionary of its own.

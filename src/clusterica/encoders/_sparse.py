@@ -212,14 +212,19 @@ def _lasso(
     tol: float,
 ) -> Array:
     S, gaps = code.lasso(X, D, G, curvature, alpha=alpha, max_iter=max_iter, tol=tol)
+    warn_of_gaps(gaps, max_iter=max_iter, tol=tol, name="alpha")
+    return code.split_signs(S) if split_signs else S
+
+
+def warn_of_gaps(gaps: Array, *, max_iter: int, tol: float, name: str) -> None:
+    """Warn of codes that were not found to tol; `name` is the parameter that weighs the penalty."""
     if bool(namespace_of(gaps).any(gaps > tol)):
         warnings.warn(
             f"the codes of some rows did not reach a relative duality gap of tol={tol:g} in "
-            f"max_iter={max_iter} iterations; raise max_iter, tol or alpha",
+            f"max_iter={max_iter} iterations; raise max_iter, tol or {name}",
             ConvergenceWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
-    return code.split_signs(S) if split_signs else S
 
 
 def _omp(

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.pipeline import Pipeline
 
 from clusterica.arrays import namespace_of, to_host
@@ -73,8 +74,25 @@ def stl10(ctx: Context) -> tuple[Labeled, tuple[np.ndarray, ...], str]:
     return _labeled(ctx, found), folds, "STL-10"
 
 
+class SideBySide(TransformerMixin, BaseEstimator):
+    """Features of several kinds, in columns one after the other, wherever the images are."""
+
+    def __init__(self, parts: list[ImageFeatures]) -> None:
+        self.parts = parts
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Fit every part."""
+        self.fitted_parts_ = [clone(part).fit(X, y) for part in self.parts]
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Return all features, shape (n_images, n_features)."""
+        found = [part.transform(X) for part in self.fitted_parts_]
+        return namespace_of(found[0]).concat(found, axis=1)
+
+
 def evaluate(
-    features: ImageFeatures,
+    features: ImageFeatures | SideBySide,
     split: Split,
     *,
     head: LinearSVC | None = None,
@@ -84,8 +102,8 @@ def evaluate(
 
     Parameters
     ----------
-    features : ImageFeatures
-        To be fitted.
+    features : ImageFeatures or SideBySide
+        To be fitted; labels reach learners that need them, and no others.
     split : Split
         The images.
     head : LinearSVC, optional
@@ -99,7 +117,7 @@ def evaluate(
     if mirrored:
         head.set_params(validation=np.tile(_a_fifth(len(train.labels)), 2))
     with _clock(train.images) as learn:
-        features.fit(train.images)
+        features.fit(train.images, train.labels)
     with _clock(train.images) as encode:
         X, y = encode_training(features, train, mirrored=mirrored)
         X_test = features.transform(test.images)
@@ -162,7 +180,7 @@ def validation_score(
     order = np.random.default_rng([seed, 1]).permutation(len(train.labels))
     cut = len(order) // 5
     held, rest = np.sort(order[:cut]), np.sort(order[cut:])
-    X = features.fit(rows_of(train.images, rest)).transform(train.images)
+    X = features.fit(rows_of(train.images, rest), train.labels[rest]).transform(train.images)
     if per_class is not None:
         rest = rest[label_subsets(train.labels[rest], per_class, 1, seed)[0]]
     head = LinearSVC(C="auto", random_state=0).fit(rows_of(X, rest), train.labels[rest])
@@ -190,7 +208,7 @@ def save_classifier(ctx: Context, features: Any, head: LinearSVC, name: str) -> 
 
 
 def encode_training(
-    features: ImageFeatures, train: Labeled, *, mirrored: bool
+    features: ImageFeatures | SideBySide, train: Labeled, *, mirrored: bool
 ) -> tuple[Any, np.ndarray]:
     """Return features and labels of the training images, and of their mirror images if asked."""
     X = features.transform(train.images)

@@ -13,7 +13,7 @@ from clusterica.arrays import Rows, get_config, to_host
 from clusterica.arrays._namespace import Array
 from clusterica.cluster import CosineKMeans
 from clusterica.cluster._base import BaseKMeans
-from clusterica.preprocessing import Whitener
+from clusterica.preprocessing import KernelWhitener, Whitener
 
 
 def prepared(
@@ -32,7 +32,7 @@ def prepared(
 def white_rows(
     X: Any,
     rows: Rows,
-    whitener: Whitener,
+    whitener: Whitener | KernelWhitener,
     n_rows: int,
     clusterer: BaseEstimator,
     rng: np.random.Generator,
@@ -73,7 +73,7 @@ def centroids_of(clusterer: BaseEstimator) -> tuple[np.ndarray, np.ndarray]:
 class _WhiteBlocks:
     """Whitened blocks of rows that are too many to be kept."""
 
-    def __init__(self, rows: Rows, whitener: Whitener) -> None:
+    def __init__(self, rows: Rows, whitener: Whitener | KernelWhitener) -> None:
         self._rows, self._whitener = rows, whitener
 
     def __iter__(self) -> Iterator[np.ndarray]:

@@ -7,11 +7,11 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from clusterica.arrays import Rows
+from clusterica.arrays import Rows, to_host
 from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
-from clusterica.ica._labels import CONSTRAINTS, check_class_labels, make_discrimination
+from clusterica.ica._base_rica import BaseRICA
+from clusterica.ica._labels import CONSTRAINTS, Labels, check_class_labels, make_discrimination
 from clusterica.ica._reconstruction import Supervision, moments_by_class
-from clusterica.ica._rica import BaseRICA
 from clusterica.ops.contrast import check_contrast
 from clusterica.ops.penalty import PenaltyFunction, make_penalty
 
@@ -23,7 +23,7 @@ class DiscriminativeRICA(BaseRICA):
     class and small in those of the others (equations (9) and (10) of [1]_),
 
     .. math::
-        \min_W \; & \mathrm{E} \|W^\top W x - x\|^2 + \lambda\, \mathrm{E}\, g(W x)
+        \min_W \; & \mathrm{E} \|W^\top W x / t - x\|^2 + \lambda\, \mathrm{E}\, g(W x)
         + \alpha\, \mathrm{E}\, d(W x), \\
         d(s) = & \Big(\sum_{\text{others}} s_j\Big)^2 - \Big(\sum_{\text{own}} s_j\Big)^2
         + \eta \|s\|^2 .
@@ -48,8 +48,8 @@ class DiscriminativeRICA(BaseRICA):
     pooling : {"1d", "2d"}, array-like of shape (n_components,), pooling object or None, default=None
         As in :class:`RICA`.
     unit_norm : bool, default=True
-        Keep every row of W at length one. Then :math:`\eta \|s\|^2`, which otherwise only shrinks codes, is
-        the same for all bases of white data.
+        Keep every row of W at length one, with t as in :class:`RICA`. Then :math:`\eta \|s\|^2`, which
+        otherwise only shrinks codes, is the same for all bases of white data.
     init : array-like of shape (n_components, n_features) or None, default=None
         Where to begin, ordered by class; None is at random.
     max_iter : int, default=200
@@ -72,7 +72,7 @@ class DiscriminativeRICA(BaseRICA):
     mean_ : array of shape (n_features,)
         Mean of the data, taken from every row.
     reconstruction_error_ : float
-        Mean of :math:`\|W^\top W x - x\|^2` over the data.
+        Mean of :math:`\|W^\top W x / t - x\|^2` over the data.
     objective_history_ : ndarray of shape (n_iter_ + 1,)
         The objective at the start and after every step.
     term_histories_ : dict of ndarray of shape (n_iter_ + 1,)
@@ -170,7 +170,7 @@ class DiscriminativeRICA(BaseRICA):
     def _n_components(self, rows: Rows, y: Any) -> int:
         if self.n_components is not None or y is None:
             return super()._n_components(rows, y)
-        n_classes = len(np.unique(np.asarray(y)))
+        n_classes = len(np.unique(to_host(y)))
         return max(1, rows.n_features // n_classes) * n_classes
 
     def _penalty(self, n_components: int) -> PenaltyFunction:
@@ -178,8 +178,10 @@ class DiscriminativeRICA(BaseRICA):
             check_contrast(self.penalty)
         return make_penalty(self.penalty, self.pooling, n_codes=n_components)
 
-    def _supervision(self, rows: Rows, y: Any, mean: np.ndarray, K: int) -> Supervision:
-        labels = check_class_labels(self, y, rows, K)
+    def _check_labels(self, rows: Rows, y: Any, K: int) -> Labels:
+        return check_class_labels(self, y, rows, K)
+
+    def _supervision(self, rows: Rows, labels: Labels, mean: np.ndarray, K: int) -> Supervision:
         c = len(labels.classes)
         term = make_discrimination(K, c, eta=self.eta, constraint=self.constraint)
         self.classes_, self.component_classes_ = labels.classes, labels.component_classes(K)

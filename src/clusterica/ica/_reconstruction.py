@@ -1,19 +1,26 @@
-"""The problem of reconstruction ICA: ``min_W E |WᵀW x - x|² + λ E g(W x) + α E d(W x)``, x about its mean.
+"""The problem of reconstruction ICA: ``min_W E |WᵀW x / t - x|² + λ E g(W x) + α E d(W x)``, x centred.
 
 Reconstruction and discrimination need second moments only, which are summed once; each step of L-BFGS
 walks over the rows for the penalty.
+
+Basis vectors of length one need care on two sides. More of them than features have WᵀW = t I at best, with
+t = K / n; with WᵀW in place of WᵀW / t the error would be least where most of them point to where the data
+varies least, out of the way. And they are kept out of directions in which the data does not vary at all,
+where they would cost nothing and tell nothing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from clusterica.arrays import Rows, map_reduce, to_host
 from clusterica.ops.discrimination import Discrimination
+from clusterica.ops.linalg import unit_rows
 from clusterica.ops.penalty import PenaltyFunction
 from clusterica.ops.rica import ClassMoments, class_moments, penalty_sums, reconstruction
 from clusterica.optim import LBFGS, Evaluation, LoopResult, LoopState, Progress, iterate
@@ -45,6 +52,8 @@ class Reconstruction:
         The λ.
     unit_norm : bool
         Whether every basis vector has length one.
+    null : ndarray of shape (n, n_features)
+        Orthonormal directions that unit vectors are kept out of.
     supervision : Supervision, optional
         The part with labels.
     """
@@ -55,12 +64,13 @@ class Reconstruction:
     penalty: PenaltyFunction
     sparsity: float
     unit_norm: bool
+    null: np.ndarray
     supervision: Supervision | None = None
 
     def evaluate(self, W: np.ndarray) -> Evaluation:
         """Return the objective, its gradient (tangent to the unit vectors) and the terms, as extra."""
-        value, gradient = reconstruction(W, self.covariance)
-        terms = {"reconstruction": value}
+        value, gradient = reconstruction(W, self.covariance, self._tightness(W))
+        terms = {"reconstruction": value, "penalty": 0.0}
         if self.sparsity > 0:
             sums = self._penalty(W)
             terms["penalty"] = self.sparsity * float(sums[0])
@@ -71,13 +81,24 @@ class Reconstruction:
             terms["discrimination"] = weight * value / self.rows.n_rows
             gradient += (weight / self.rows.n_rows) * slope
         if self.unit_norm:
+            gradient = self._within(gradient)
             gradient -= (gradient * W).sum(axis=1, keepdims=True) * W
         return Evaluation(sum(terms.values()), gradient, terms)
 
     def retract(self, W: np.ndarray, move: np.ndarray) -> np.ndarray:
         """Return the basis after a move."""
-        W = W + move
-        return W / np.linalg.norm(W, axis=1, keepdims=True) if self.unit_norm else W
+        return unit_rows(self._within(W + move), W) if self.unit_norm else W + move
+
+    def start(self, W: np.ndarray) -> np.ndarray:
+        """Return the basis to begin with, for one that was drawn or given."""
+        return unit_rows(self._within(W), unit_rows(W)) if self.unit_norm else W
+
+    def _tightness(self, W: np.ndarray) -> float:
+        return max(1.0, len(W) / W.shape[1]) if self.unit_norm else 1.0
+
+    def _within(self, V: np.ndarray) -> np.ndarray:
+        """Return rows without their part along which the data does not vary."""
+        return V - (V @ self.null.T) @ self.null if len(self.null) else V
 
     def _penalty(self, W: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the mean penalty of the rows, and its gradient by W."""
@@ -104,10 +125,11 @@ def minimize(
     max_iter: int,
     tol: float,
     progress: Progress | None = None,
+    fitted: Callable[[np.ndarray], dict[str, Any]] | None = None,
 ) -> Minimum:
-    """Return the basis that L-BFGS reaches from W; its params are the basis itself."""
+    """Return the basis that L-BFGS reaches from W; fitted turns a basis into attributes for callbacks."""
     solver = LBFGS(evaluate=problem.evaluate, retract=problem.retract)
-    start = solver.start(W)
+    start = solver.start(problem.start(W))
     seen = [start.evaluation.extra]
     result = iterate(
         solver.step,
@@ -115,7 +137,7 @@ def minimize(
         max_iter=max_iter,
         tol=tol,
         progress=progress,
-        fitted=lambda position: {"components_": position.params},
+        fitted=None if fitted is None else lambda position: fitted(position.params),
         hook=lambda state: seen.append(state.params.evaluation.extra),
     )
     terms = {name: np.array([term[name] for term in seen]) for name in seen[0]}

@@ -2,187 +2,22 @@
 
 from __future__ import annotations
 
-import warnings
-from abc import ABC, abstractmethod
-from dataclasses import replace
-from numbers import Integral, Real
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.callback import CallbackSupportMixin
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted
 
-from clusterica.arrays import (
-    Rows,
-    as_generator,
-    check_model_device,
-    check_output_rows,
-    check_rows,
-    to_host,
-    worker_pool,
-)
-from clusterica.arrays._namespace import Array
-from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
-from clusterica.ica._reconstruction import Reconstruction, Supervision, minimize
+from clusterica.arrays import check_model_device, check_rows, to_host, worker_pool
+from clusterica.arrays._sklearn import fit_context
+from clusterica.ica._base_rica import BaseRICA, Seen, host_moments
 from clusterica.ops.contrast import check_contrast
-from clusterica.ops.linalg import combine, project, unit_rows
 from clusterica.ops.moments import Moments, merge
-from clusterica.ops.penalty import PENALTIES, PenaltyFunction, make_penalty
-from clusterica.optim import fit_progress
-from clusterica.preprocessing._map import apply_map
-from clusterica.preprocessing._moments import moments_about_mean
+from clusterica.ops.penalty import PenaltyFunction, make_penalty
+from clusterica.ops.rica import null_directions
+from clusterica.optim import adam, no_averages
 
-# Adam: shares of the old averages, the first step as a share of the length of a basis vector, and the
-# number of steps after which its square has halved.
-_DECAY, _DECAY_OF_SQUARES = 0.9, 0.999
-_STEP, _STEPS_TO_SLOW = 0.03, 100
-
-
-class Averages(NamedTuple):
-    """State of the mini-batch steps: how many, running means of the gradient and of its square."""
-
-    n_steps: int
-    gradient: np.ndarray
-    square: np.ndarray
-
-
-class BaseRICA(
-    CallbackSupportMixin,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-    BaseEstimator,
-    ABC,
-):
-    """What reconstruction ICA with and without labels share."""
-
-    _parameter_constraints: ClassVar[dict] = {
-        "n_components": [Interval(Integral, 1, None, closed="left"), None],
-        "sparsity": [Interval(Real, 0, None, closed="left")],
-        "penalty": [StrOptions(set(PENALTIES)), callable],
-        "pooling": "no_validation",
-        "unit_norm": ["boolean"],
-        "init": ["array-like", None],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "tol": [Interval(Real, 0, None, closed="left")],
-        "random_state": ["random_state", np.random.Generator],
-    }
-    n_components: int | None
-    sparsity: float
-    penalty: Any
-    pooling: Any
-    unit_norm: bool
-    init: Any
-    max_iter: int
-    tol: float
-    random_state: Any
-
-    @abstractmethod
-    def _penalty(self, n_components: int) -> PenaltyFunction:
-        """Return the penalty of codes."""
-
-    def _n_components(self, rows: Rows, y: Any) -> int:
-        """Return the number of components."""
-        return rows.n_features if self.n_components is None else self.n_components
-
-    def _supervision(self, rows: Rows, y: Any, mean: np.ndarray, K: int) -> Supervision | None:
-        """Return the part of the objective with labels, if there is one."""
-        return None
-
-    def _fit(self, X: Any, y: Any) -> None:
-        rows = check_rows(self, X, reset=True, min_rows=2)
-        K = self._n_components(rows, y)
-        penalty, W = self._penalty(K), self._start(rows, K)
-        with worker_pool():
-            progress = fit_progress(self, self.max_iter, X=X, y=y)
-            total = Moments(*(to_host(part) for part in moments_about_mean(rows)))
-            problem = self._problem(rows, total, penalty)
-            supervision = self._supervision(rows, y, problem.mean, K)
-            problem = replace(problem, supervision=supervision)
-            found = minimize(problem, W, max_iter=self.max_iter, tol=self.tol, progress=progress)
-        progress.end()
-        self._set(rows, found.result.params, problem.mean)
-        self.n_iter_ = found.result.n_iter
-        self.objective_history_ = np.array(found.result.history)
-        self.term_histories_ = found.terms
-        self.reconstruction_error_ = float(found.terms["reconstruction"][-1])
-        if not (found.result.converged or found.result.stopped):
-            warnings.warn(
-                f"the objective still fell after max_iter={self.max_iter} steps; raise max_iter, or tol",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
-
-    def transform(self, X: Any) -> Array:
-        """Return the codes ``W (x - mean)`` of the rows.
-
-        Parameters
-        ----------
-        X : as in fit, (n_samples, n_features)
-            The data.
-
-        Returns
-        -------
-        S : array of shape (n_samples, n_components)
-            In the library and on the device of X.
-        """
-        check_is_fitted(self, "components_")
-        rows = check_rows(self, X, reset=False)
-        check_model_device(self, rows, self.components_)
-        return apply_map(project, rows, self.components_, self.mean_)
-
-    def inverse_transform(self, S: Any) -> Array:
-        r"""Return the rows whose codes are nearest to these: ``S @ pinv(components_).T + mean_``.
-
-        For codes of rows it is the rows themselves where there are as many components as features, or more.
-        It is not ``Wᵀ s``, which the objective has: that agrees where :math:`W^\top W = I`, and for
-        overcomplete unit vectors is too long by the number of components to a feature.
-
-        Parameters
-        ----------
-        S : as returned by transform, (n_samples, n_components)
-            Codes.
-
-        Returns
-        -------
-        X : array of shape (n_samples, n_features)
-        """
-        check_is_fitted(self, "components_")
-        rows = check_output_rows(self, S, self.components_.shape[0])
-        check_model_device(self, rows, self.components_)
-        back = np.linalg.pinv(to_host(self.components_).astype(np.float64))
-        return apply_map(combine, rows, back, self.mean_)
-
-    def _problem(self, rows: Rows, total: Moments, penalty: PenaltyFunction) -> Reconstruction:
-        covariance = total.second / total.n
-        return Reconstruction(
-            rows, total.first, covariance, penalty, float(self.sparsity), self.unit_norm
-        )
-
-    def _start(self, rows: Rows, K: int) -> np.ndarray:
-        """Return the basis to begin with, in float64 on the host."""
-        if self.init is None:
-            W = unit_rows(as_generator(self.random_state).normal(size=(K, rows.n_features)))
-            # So that W x has the size of x, about.
-            return W if self.unit_norm else W * min(1.0, np.sqrt(rows.n_features / K))
-        W = np.array(to_host(self.init), dtype=np.float64)
-        if W.shape != (K, rows.n_features):
-            raise ValueError(
-                f"init has shape {W.shape}; it must be (n_components, n_features) = {(K, rows.n_features)}"
-            )
-        if not np.isfinite(W).all() or not (W != 0).any(axis=1).all():
-            raise ValueError("init must be finite, and no row of it may be all zeros")
-        return unit_rows(W) if self.unit_norm else W
-
-    def _set(self, rows: Rows, W: np.ndarray, mean: np.ndarray) -> None:
-        self.components_, self.mean_ = (rows.export(a.astype(rows.dtype)) for a in (W, mean))
-        self._n_features_out = len(W)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
+# The first mini-batch step as a share of the length of a basis vector, and the number of steps after which
+# its square has halved.
+_STEP, _STEPS_TO_SLOW = 0.6, 100
 
 
 class RICA(BaseRICA):
@@ -191,10 +26,11 @@ class RICA(BaseRICA):
     Independent component analysis with a reconstruction cost [1]_ in place of orthogonal filters:
 
     .. math::
-        \min_W \; \mathrm{E} \|W^\top W x - x\|^2 + \lambda\, \mathrm{E}\, g(W x), \qquad
+        \min_W \; \mathrm{E} \|W^\top W x / t - x\|^2 + \lambda\, \mathrm{E}\, g(W x), \qquad
         g(s) = \sum_j \sigma_j G(s_j) .
 
-    It learns more filters than features (overcomplete), and works on data that is not white.
+    It learns more filters than features (overcomplete), and works on data that is not white. t is one, but
+    for more filters of unit length than features, see ``unit_norm``.
 
     Parameters
     ----------
@@ -215,9 +51,12 @@ class RICA(BaseRICA):
         The :math:`\sigma_j`: 1 for a component with heavy tails (sparse), -1 for one with light tails. None
         is 1 for all.
     unit_norm : bool, default=True
-        Keep every row of W at length one, as [1]_ does. The reconstruction then asks of overcomplete
-        filters that they point evenly in all directions. False leaves their lengths free: penalties that are
-        flat near zero lose their grip as filters become shorter.
+        Keep every row of W at length one, as [1]_ does. K unit vectors that point evenly in all of n
+        directions have :math:`W^\top W = (K/n) I`, so that for K > n the reconstruction has t = K / n; and
+        filters are kept out of directions in which the data does not vary. Otherwise most of an
+        overcomplete basis would point to where the data varies least, where it costs nothing. False is the
+        plain objective, t = 1 and lengths free: of more filters than features it needs about as many as
+        features, and lets the others shrink to nothing.
     init : array-like of shape (n_components, n_features) or None, default=None
         Where to begin; None is at random.
     max_iter : int, default=200
@@ -234,7 +73,7 @@ class RICA(BaseRICA):
     mean_ : array of shape (n_features,)
         Mean of the data, taken from every row.
     reconstruction_error_ : float
-        Mean of :math:`\|W^\top W x - x\|^2` over the data.
+        Mean of :math:`\|W^\top W x / t - x\|^2` over the data.
     objective_history_ : ndarray of shape (n_iter_ + 1,)
         The objective at the start and after every step.
     term_histories_ : dict of ndarray of shape (n_iter_ + 1,)
@@ -322,15 +161,18 @@ class RICA(BaseRICA):
         -------
         self
         """
+        seen = self._fit(X, y)
         self.__dict__.pop("_averages", None)
-        self._fit(X, y)
+        self._seen = seen
         return self
 
     @fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Take one step on a batch of rows, by its gradient and those of the batches before (Adam).
 
-        Steps become shorter as their number grows. The mean is that of all rows seen.
+        The first batch chooses the start, as fit does; after fit it goes on from there. Steps become shorter
+        as their number grows. Mean and reconstruction error, which is that before the step, are those of
+        all rows seen; only the penalty is that of the batch.
 
         Parameters
         ----------
@@ -342,38 +184,39 @@ class RICA(BaseRICA):
         -------
         self
         """
-        first = not hasattr(self, "_averages")
+        first = not hasattr(self, "_seen")
         rows = check_rows(self, X, reset=first, min_rows=2)
-        K = self._n_components(rows, y)
+        if not first:
+            check_model_device(self, rows, self.components_)
+        K = self._n_components(rows, y) if first else len(self.components_)
+        penalty = self._penalty(K)
+        W = self._start(rows, K) if first else to_host(self.components_).astype(np.float64)
+        averages = getattr(self, "_averages", None) or no_averages(W)
         with worker_pool():
-            batch = Moments(*(to_host(part) for part in moments_about_mean(rows)))
-            if first:
-                W, self._seen = self._start(rows, K), batch
-                self._averages = Averages(0, np.zeros_like(W), np.zeros_like(W))
-            else:
-                check_model_device(self, rows, self.components_)
-                W = to_host(self.components_).astype(np.float64)
-                self._seen = merge(self._seen, batch)
-            gap = batch.first - self._seen.first
-            about = batch._replace(
-                first=self._seen.first, second=batch.second + batch.n * np.outer(gap, gap)
-            )
-            problem = self._problem(rows, about, self._penalty(K))
+            seen = self._joined(host_moments(rows), rows.dtype)
+            # Of all rows seen: their covariance is known better than that of the batch.
+            problem = self._problem(rows, seen.moments, penalty, seen.null)
+            W = problem.start(W)
             here = problem.evaluate(W)
-        self._set(rows, problem.retract(W, self._step(here.gradient)), about.first)
-        self.n_iter_ = self._averages.n_steps
+        averages, step = adam(averages, here.gradient)
+        length = _STEP / np.sqrt(rows.n_features * (1 + seen.n_steps / _STEPS_TO_SLOW))
+        self.__dict__.update(self._learned(rows, problem.retract(W, length * step), problem.mean))
+        self._averages, self._seen = averages, seen
+        self.n_iter_ = getattr(self, "n_iter_", 0) + 1
         self.reconstruction_error_ = here.extra["reconstruction"]
+        for stale in ("objective_history_", "term_histories_"):
+            self.__dict__.pop(stale, None)
         return self
 
-    def _step(self, gradient: np.ndarray) -> np.ndarray:
-        """Return the next step of Adam, and keep its averages."""
-        n = self._averages.n_steps + 1
-        g = _DECAY * self._averages.gradient + (1 - _DECAY) * gradient
-        v = _DECAY_OF_SQUARES * self._averages.square + (1 - _DECAY_OF_SQUARES) * gradient**2
-        self._averages = Averages(n, g, v)
-        mean, spread = g / (1 - _DECAY**n), np.sqrt(v / (1 - _DECAY_OF_SQUARES**n))
-        length = _STEP / np.sqrt(gradient.shape[1] * (1 + n / _STEPS_TO_SLOW))
-        return -length * mean / (spread + np.finfo(float).tiny)
+    def _joined(self, batch: Moments, dtype: np.dtype) -> Seen:
+        """Return what was seen, with a batch."""
+        seen = getattr(self, "_seen", None)
+        if seen is None:
+            return Seen(batch, null_directions(batch.second, dtype), 1)
+        moments, n = merge(seen.moments, batch), seen.n_steps + 1
+        # Eigenvectors cost more than a small batch does, and change seldom: at powers of two.
+        null = seen.null if n & (n - 1) else null_directions(moments.second, dtype)
+        return Seen(moments, null, n)
 
     def _penalty(self, n_components: int) -> PenaltyFunction:
         if not isinstance(self.penalty, str):

@@ -227,7 +227,7 @@ def largest_eigenvalue_bound(G: Array, *, n_steps: int = 20) -> Array:
     v = xp.ones(G.shape[0], dtype=G.dtype, device=G.device)
     for _ in range(n_steps):
         v = size @ v
-        v = xp.clip(v / xp.clip(xp.max(v), min=float(xp.finfo(G.dtype).tiny)), min=1e-3)
+        v = xp.clip(v / xp.clip(xp.max(v), min=float(xp.finfo(G.dtype).smallest_normal)), min=1e-3)
     # The length of all entries is another bound, better where signs are mixed.
     bound = xp.minimum(xp.max((size @ v) / v), xp.sqrt(xp.sum(G * G)))
     # Rounding of the products must not take it under the eigenvalue.

@@ -28,10 +28,6 @@ class Model(NamedTuple):
     normalize: bool = False
     """Whether rows are scaled to unit length first."""
 
-    def codes(self, X: Array, W: Array) -> Array:
-        """Return k(w_p, x_i) of a block, shape (n_rows, n_basis)."""
-        return self.kernel(unit_rows(X) if self.normalize else X, W)
-
 
 class KernelSums(NamedTuple):
     """Sums over the rows of a block."""
@@ -85,24 +81,27 @@ def kernel_sums(
     X = unit_rows(X) if model.normalize else X
     S = model.kernel(X, W)
     T = S @ bend
-    values = []
-    terms = [(model.sparsity, lambda: model.penalty(S))]
-    if model.discrimination is not None:
-        term = model.discrimination
-        terms.append((model.strength, lambda: term.of_codes(S, labels)))
-    for weight, evaluate in terms:
-        if weight:
-            value, slopes = evaluate()
-            slopes *= weight
-            T += slopes
-            values.append(value)
-        else:
-            values.append(xp.zeros((), dtype=xp.float64, device=X.device))
+    penalty = discrimination = xp.zeros((), dtype=xp.float64, device=X.device)
+    if model.sparsity:
+        penalty, slopes = model.penalty(S)
+        T += model.sparsity * slopes  # not in place: slopes may be the codes themselves
+    if model.discrimination is not None and model.strength:
+        discrimination, slopes = model.discrimination.of_codes(S, labels)
+        T += model.strength * slopes
     pull = model.kernel.pull(X, W, S, T)
-    if len(values) == 1:
-        values.append(xp.zeros_like(values[0]))
     diagonal = xp.sum(model.kernel.diagonal(X), dtype=xp.float64)
-    return KernelSums(diagonal, *values, *pull, S.T @ S)
+    return KernelSums(diagonal, penalty, discrimination, pull.scale, pull.vector, S.T @ S)
+
+
+def gram(kernel: Kernel, W: Array) -> Array:
+    """Return G = k(W, W), shape (n_basis, n_basis).
+
+    Its diagonal is exact: distances that are a rounding away from zero would make that of a kernel with a
+    peak jump from one W to the next.
+    """
+    xp = namespace_of(W)
+    G = kernel(W, W)
+    return xp.where(_identity(G) > 0, kernel.diagonal(W)[None, :], G)
 
 
 def bend_of(G: Array) -> Array:
@@ -141,11 +140,16 @@ def landscape(total: KernelSums, W: Array, G: Array, *, n_rows: int, model: Mode
     )
 
 
-def reached(X: Array, W: Array, *, model: Model, least: float) -> tuple[Array]:
+def codes(X: Array, W: Array, *, kernel: Kernel, normalize: bool) -> Array:
+    """Return k(w_p, x_i) of a block, shape (n_rows, n_basis)."""
+    return kernel(unit_rows(X) if normalize else X, W)
+
+
+def reached(X: Array, W: Array, *, kernel: Kernel, normalize: bool, least: float) -> tuple[Array]:
     """Return for every basis vector how many rows of a block have ``k(w, x) >= least``, shape (n_basis,)."""
-    S = model.codes(X, W)
+    S = codes(X, W, kernel=kernel, normalize=normalize)
     xp = namespace_of(S)
-    return (xp.sum(xp.astype(S >= least, xp.float64), axis=0),)
+    return (xp.sum(xp.astype(least <= S, xp.float64), axis=0),)
 
 
 def _identity(G: Array) -> Array:
@@ -176,7 +180,7 @@ def sweep(X: Array, W: Array, *, model: Model) -> Array:
     X = unit_rows(X) if model.normalize else X
     W = xp.asarray(W, copy=True)
     # Rows and basis change places, so that the values of one basis vector lie side by side.
-    S, G = kernel(W, X), kernel(W, W)
+    S, G = kernel(W, X), gram(kernel, W)
     slopes = _ColumnSlopes(model.penalty, S)
     for p in range(W.shape[0]):
         w, s = W[p : p + 1, :], S[p, :]
@@ -194,6 +198,7 @@ def sweep(X: Array, W: Array, *, model: Model) -> Array:
         slopes.renew(p, s, new)
         S[p, :] = new
         G[p, :] = kernel(w, W)[0, :]
+        G[p, p] = kernel.diagonal(w)[0]
         G[:, p] = G[p, :]
     return W
 

@@ -6,13 +6,14 @@ H is symmetric: every unit j of a pool takes the mean of s² over its neighbours
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isqrt
+from functools import lru_cache
+from math import isqrt, prod
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from clusterica.arrays import namespace_of
-from clusterica.arrays._namespace import Array, to_like
+from clusterica.arrays._namespace import Array, to_host, to_like
 from clusterica.ops.contrast import Contrast, Exponential, LogCosh, SmoothedL1, first_two
 
 
@@ -42,7 +43,8 @@ class TorusPooling:
     shape : tuple (n,) or (rows, columns)
         How the codes are laid out, row by row.
     width : int, default=3
-        Neighbours in each direction, the code itself included; odd.
+        Neighbours in each direction, the code itself included; odd. A side that is no longer than that is
+        pooled as a whole.
     """
 
     shape: tuple[int, ...]
@@ -56,9 +58,9 @@ class TorusPooling:
 
     def check(self, n_codes: int) -> None:
         """Raise a ValueError if the layout is not one of so many codes."""
-        if int(np.prod(self.shape)) != n_codes:
+        if prod(self.shape) != n_codes:
             raise ValueError(
-                f"a layout of {self.shape} has {int(np.prod(self.shape))} places, and there are {n_codes} "
+                f"a layout of {self.shape} has {prod(self.shape)} places, and there are {n_codes} "
                 "codes; change the shape or n_components"
             )
 
@@ -68,13 +70,15 @@ class TorusPooling:
         V = xp.reshape(V, (V.shape[0], *self.shape))
         n = 1
         for axis, length in enumerate(self.shape, start=1):
-            reach = min(self.width, length) // 2
-            if reach:
-                V = sum((xp.roll(V, s, axis=axis) for s in range(1, reach + 1)), start=V) + sum(
-                    (xp.roll(V, -s, axis=axis) for s in range(2, reach + 1)),
-                    start=xp.roll(V, -1, axis=axis),
-                )
-                n *= 2 * reach + 1
+            if length <= self.width:
+                # Neighbours on both sides would be the same ones, and count twice.
+                V = xp.broadcast_to(xp.sum(V, axis=axis, keepdims=True), V.shape)
+                n *= length
+            else:
+                reach = self.width // 2
+                shifts = [s for s in range(-reach, reach + 1) if s]
+                V = sum((xp.roll(V, s, axis=axis) for s in shifts), start=V)
+                n *= self.width
         return xp.reshape(V, (V.shape[0], -1)) / n
 
 
@@ -99,16 +103,32 @@ class GroupPooling:
 
     def average(self, V: Array) -> Array:
         """Return for every code the mean over its group, shape (n_rows, n_codes)."""
-        M = to_like(self._membership().astype(np.float32), V)
-        M = namespace_of(V).astype(M, V.dtype, copy=False)
+        xp = namespace_of(V)
+        order, back, size = _sorted_groups(self.groups)
+        if size:
+            V = xp.reshape(xp.take(V, to_like(order, V), axis=1), (V.shape[0], -1, size))
+            V = xp.broadcast_to(xp.mean(V, axis=2, keepdims=True), V.shape)
+            return xp.take(xp.reshape(V, (V.shape[0], -1)), to_like(back, V), axis=1)
+        M = xp.astype(to_like(_membership(self.groups), V), V.dtype, copy=False)
         return (V @ M) @ M.T
 
-    def _membership(self) -> np.ndarray:
-        """Return 1 / √size where a code belongs to a group, shape (n_codes, n_groups)."""
-        _, of, sizes = np.unique(self.groups, return_inverse=True, return_counts=True)
-        M = np.zeros((len(of), len(sizes)))
-        M[np.arange(len(of)), of] = 1 / np.sqrt(sizes[of])
-        return M
+
+# Both are asked for once a tile: a few rows.
+@lru_cache(maxsize=8)
+def _sorted_groups(groups: tuple) -> tuple[np.ndarray, np.ndarray, int]:
+    """Return the codes by group, the place of each among them, and the size of groups, 0 if it differs."""
+    _, of, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    order = of.argsort(kind="stable")
+    return order, order.argsort(), int(sizes[0]) if (sizes == sizes[0]).all() else 0
+
+
+@lru_cache(maxsize=8)
+def _membership(groups: tuple) -> np.ndarray:
+    """Return 1 / √size where a code belongs to a group, shape (n_codes, n_groups)."""
+    _, of, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    M = np.zeros((len(of), len(sizes)))
+    M[np.arange(len(of)), of] = 1 / np.sqrt(sizes[of])
+    return M
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,9 +205,9 @@ def _make_pooling(pooling: Any, n_codes: int) -> Pooling:
             raise ValueError(f"pooling={pooling!r} must be '1d', '2d', groups or a pooling object")
         rows = 1 if pooling == "1d" else _near_square(n_codes)
         shape = (n_codes,) if rows == 1 else (rows, n_codes // rows)
-        pooling = TorusPooling(shape, width=min(3, n_codes - 1 + n_codes % 2))
+        pooling = TorusPooling(shape, width=3 if max(shape) >= 3 else 1)
     elif not hasattr(pooling, "average"):
-        pooling = GroupPooling(tuple(np.asarray(pooling).ravel().tolist()))
+        pooling = GroupPooling(tuple(np.ravel(to_host(pooling)).tolist()))
     pooling.check(n_codes)
     return pooling
 

@@ -1,7 +1,7 @@
-"""Parts of reconstruction ICA, ``E |WᵀW x - x|² + λ E g(W x)``, for rows x about their mean.
+"""Parts of reconstruction ICA, ``E |WᵀW x / t - x|² + λ E g(W x)``, for rows x about their mean.
 
-The first part depends on the rows by their covariance C alone: with ``E = WᵀW - I`` it is ``tr(E C E)``, and
-its gradient is ``2 W (C E + E C)``. Only the penalty needs a walk over the rows.
+The first part depends on the rows by their covariance C alone: with ``E = WᵀW / t - I`` it is ``tr(E C E)``,
+and its gradient is ``2 W (C E + E C) / t``. Only the penalty needs a walk over the rows.
 """
 
 from __future__ import annotations
@@ -16,20 +16,34 @@ from clusterica.arrays._namespace import Array
 from clusterica.ops.penalty import PenaltyFunction
 from clusterica.ops.tiles import sum_tiles
 
+# Variance that is put down to rounding, in units of the largest times the precision of the rows.
+_NULL = 10
 
-def reconstruction(W: np.ndarray, C: np.ndarray) -> tuple[float, np.ndarray]:
-    """Return ``tr(E C E)`` with ``E = WᵀW - I``, and its gradient by W.
+
+def reconstruction(
+    W: np.ndarray, C: np.ndarray, tightness: float = 1.0
+) -> tuple[float, np.ndarray]:
+    """Return ``tr(E C E)`` with ``E = WᵀW / t - I``, and its gradient by W.
 
     Parameters
     ----------
     W : ndarray of shape (n_components, n_features)
     C : ndarray of shape (n_features, n_features)
         Covariance of the rows.
+    tightness : float, default=1.0
+        The t: K unit vectors that point evenly in all of n directions have WᵀW = (K / n) I.
     """
-    E = W.T @ W
+    E = (W.T @ W) / tightness
     E.flat[:: len(E) + 1] -= 1
     CE = C @ E
-    return float((E * CE).sum()), 2 * (W @ (CE + CE.T))
+    return float((E * CE).sum()), (2 / tightness) * (W @ (CE + CE.T))
+
+
+def null_directions(C: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Return orthonormal directions without variance, shape (n, n_features), for rows of that precision."""
+    variances, V = np.linalg.eigh(C)
+    least = _NULL * np.finfo(dtype).eps * variances[-1]
+    return V[:, variances <= least].T if variances[-1] > 0 else V[:, :0].T
 
 
 class PenaltySums(NamedTuple):
@@ -74,7 +88,7 @@ def class_moments(X: Array, about: Array, labels: Array, *, n_classes: int) -> C
     """Return the moments of a block, class by class, in float64; labels are 0 .. n_classes - 1."""
     xp = namespace_of(X)
     X = xp.astype(X, xp.float64) - xp.astype(about, xp.float64)
-    parts = [X[labels == c, :] for c in range(n_classes)]
+    parts = [xp.take(X, xp.nonzero(labels == c)[0], axis=0) for c in range(n_classes)]
     return ClassMoments(
         xp.stack([xp.asarray(float(P.shape[0]), device=X.device) for P in parts]),
         xp.stack([xp.sum(P, axis=0) for P in parts]),

@@ -34,6 +34,8 @@ class Position(NamedTuple):
     params: Any
     evaluation: Evaluation
     moves: tuple[tuple[np.ndarray, np.ndarray, float], ...] = ()
+    share: float = 1.0
+    """How much of the last direction was gone."""
 
 
 def _added(params: np.ndarray, move: np.ndarray) -> np.ndarray:
@@ -61,7 +63,8 @@ class LBFGS:
     size : callable, default: the squared length of the parameters
         What the squared length of a move is compared with, to tell convergence.
     memory : int, default=8
-        How many moves are remembered; with 0 every step is the preconditioner's.
+        How many moves are remembered. With 0 every step is the preconditioner's, and the search along it
+        begins at twice the share that the last one took, or all of it.
     longest : float, default=inf
         Longest move of a row of the parameters, a matrix, in one step; a longer one shortens all moves.
     """
@@ -81,21 +84,22 @@ class LBFGS:
         """Move along the L-BFGS direction as far as the objective falls enough."""
         here = old.evaluation
         move = -self._inverse_hessian(here, old.moves)
-        new = self._search(old.params, here, move) if _slope(here, move) < 0 else None
+        first = 1.0 if self.memory > 0 else min(1.0, 2 * old.share)
+        new = self._search(old.params, here, move, first) if _slope(here, move) < 0 else None
         if new is None and old.moves:
             # What is remembered misleads: begin anew from the gradient.
             old = old._replace(moves=())
             new = self._search(old.params, here, -self._inverse_hessian(here, ()))
         if new is None:
             return Step(old, here.objective, 0.0)  # nothing lowers it any more
-        params, there, move = new
+        params, there, move, share = new
         moves = old.moves
         bend = there.gradient - here.gradient
         product = _dot(move, bend)
         if product > 0 and self.memory > 0:
             moves = (*moves, (move, bend, 1 / product))[-self.memory :]
         change = float((move**2).sum()) / max(self.size(params), np.finfo(float).tiny)
-        return Step(Position(params, there, moves), there.objective, change)
+        return Step(Position(params, there, moves, share), there.objective, change)
 
     def _inverse_hessian(self, here: Evaluation, moves: tuple) -> np.ndarray:
         """Apply the inverse second derivative to the gradient, by the two-loop recursion."""
@@ -110,21 +114,20 @@ class LBFGS:
         return q / (scale * (y**2).sum())
 
     def _search(
-        self, params: Any, here: Evaluation, move: np.ndarray
-    ) -> tuple[Any, Evaluation, np.ndarray] | None:
+        self, params: Any, here: Evaluation, move: np.ndarray, share: float = 1.0
+    ) -> tuple[Any, Evaluation, np.ndarray, float] | None:
         """Halve the move until the objective falls enough; None if it never does."""
         if self.longest < np.inf:
             length = float((move**2).sum(axis=-1).max()) ** 0.5
             move = move * min(1.0, self.longest / max(length, np.finfo(float).tiny))
         slope = _slope(here, move)
         noise = _NOISE * abs(here.objective)
-        share = 1.0
         for _ in range(_MOST_TRIALS):
             trial = self.retract(params, share * move)
             there = self.evaluate(trial)
             # Written so that a NaN fails.
             if there.objective <= here.objective + _SUFFICIENT * share * slope + noise:
-                return trial, there, share * move
+                return trial, there, share * move, share
             share /= 2
         return None
 

@@ -1,6 +1,7 @@
 """Preparing rows: contrast normalisation and whitening."""
 
 from clusterica.preprocessing._contrast import ContrastNormalizer
+from clusterica.preprocessing._kernel_whitener import KernelWhitener
 from clusterica.preprocessing._whitener import Whitener
 
-__all__ = ["ContrastNormalizer", "Whitener"]
+__all__ = ["ContrastNormalizer", "KernelWhitener", "Whitener"]

@@ -1,0 +1,41 @@
+"""Images of Caltech-101 for P4: grey, the longest side scaled; without the files, digits of scikit-learn."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from clusterica.datasets import load_caltech101, load_digits_images
+from clusterica.experiments._context import Context
+
+RESIZED = "grey, scaled so that the longest side has {side} pixels"
+
+
+class Pictures(NamedTuple):
+    """Images of different sizes, their labels as numbers, the names of the classes, and of the data set."""
+
+    images: list[np.ndarray]
+    labels: np.ndarray
+    class_names: tuple[str, ...]
+    name: str
+
+    def of(self, indices: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
+        """Return some images and their labels."""
+        return [self.images[i] for i in indices], self.labels[indices]
+
+    def members(self, label: int) -> np.ndarray:
+        """Return the indices of the images of a class."""
+        return np.flatnonzero(self.labels == label)
+
+
+def caltech(ctx: Context, *, longest_side: int) -> Pictures:
+    """Return all classes, or without the files in a quick run digits."""
+    if ctx.data is None and ctx.quick:
+        digits = load_digits_images()
+        assert digits.labels is not None
+        names = tuple(map(str, range(10)))
+        return Pictures(list(digits.images), digits.labels, names, "digits of scikit-learn")
+    found = load_caltech101(ctx.data, color="grey", resize=longest_side)
+    assert found.labels is not None
+    return Pictures(list(found.images), found.labels, tuple(found.class_names), "Caltech-101")

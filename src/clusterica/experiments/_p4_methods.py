@@ -1,0 +1,154 @@
+"""The methods of P4 as learners of image features: RICA, its kernel and supervised kin, KICA and KSR."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from sklearn.exceptions import ConvergenceWarning
+
+from clusterica.cluster import SphericalKMeans
+from clusterica.encoders import SoftThresholdEncoder
+from clusterica.ica import (
+    RICA,
+    DiscriminativeKernelRICA,
+    DiscriminativeRICA,
+    KernelICA,
+    KernelRICA,
+    KernelSparseCoding,
+)
+from clusterica.images import ImageFeatures
+
+NAMES = ("RICA", "KICA", "KSR", "DRICA", "d-RICA", "kRICA", "d-kRICA")
+SUPERVISED = ("DRICA", "d-RICA", "d-kRICA")
+KERNEL = ("KICA", "KSR", "kRICA", "d-kRICA")
+SLOW = ("KICA", "KSR")
+"""Methods that run with fewer filters, and on every other patch."""
+
+
+class Setting(NamedTuple):
+    """What is set for a method, besides its name.
+
+    ``threshold`` is None for the method's own codes: both signs of W x, k(w, x), or the codes of the
+    learner; else codes are soft thresholds of the responses of the learned basis, of both signs.
+    ``from_clusters`` starts linear methods at K-means, as P4 starts kernel methods; else at random.
+    """
+
+    sparsity: float = 0.01
+    discrimination: float = 0.1
+    gamma: float = 0.1
+    kernel: str = "rbf"
+    max_iter: int = 100
+    from_clusters: bool = False
+    threshold: float | None = None
+
+    def __str__(self) -> str:
+        start = "K-means" if self.from_clusters else "random"
+        codes = "own codes" if self.threshold is None else f"threshold {self.threshold:g}"
+        return (
+            f"λ {self.sparsity:g}, α {self.discrimination:g}, γ {self.gamma:g}, {self.max_iter} steps, "
+            f"start {start}, {codes}"
+        )
+
+
+def candidates(name: str, paper: Setting, *, quick: bool) -> list[Setting]:
+    """Return the settings among which validation chooses, that of the paper first."""
+    if name == "K-means":
+        return [paper._replace(threshold=t) for t in (0.25, 0.5)]
+    if name == "KICA":
+        return [paper, paper._replace(gamma=1.0)]
+    if name == "KSR":
+        return [paper, paper._replace(gamma=1.0, sparsity=0.1), paper._replace(gamma=3.0)]
+    steps = (2,) if quick else (2, 10)
+    if name in KERNEL:
+        own = [paper._replace(gamma=g, max_iter=n) for g in (1.0, 3.0) for n in steps]
+        return [paper, *own, *(s._replace(threshold=0.25) for s in own if s.gamma == 3.0)]
+    started = paper._replace(from_clusters=True, threshold=0.25)
+    few = [started._replace(max_iter=n) for n in steps]
+    return [paper, paper._replace(threshold=0.25), started, *few]
+
+
+def make_learner(name: str, setting: Setting) -> Any:
+    """Return the unfitted learner of a method; the number of filters is set by ImageFeatures."""
+    weights: dict[str, Any] = {"sparsity": setting.sparsity, "max_iter": setting.max_iter}
+    kernel: dict[str, Any] = {"kernel": setting.kernel, "gamma": setting.gamma}
+    init = "k-means" if setting.from_clusters else None
+    if name == "K-means":
+        return SphericalKMeans(max_iter=20, compute_labels=False)
+    if name == "RICA":
+        return RICA(init=init, **weights)
+    if name in ("DRICA", "d-RICA"):
+        constraint = "both" if name == "d-RICA" else "inhomogeneous"
+        return DiscriminativeRICA(
+            init=init, discrimination=setting.discrimination, constraint=constraint, **weights
+        )
+    if name == "kRICA":
+        return KernelRICA(**kernel, **weights)
+    if name == "d-kRICA":
+        return DiscriminativeKernelRICA(discrimination=setting.discrimination, **kernel, **weights)
+    if name == "KICA":
+        return KernelICA(**kernel)
+    return KernelSparseCoding(**kernel, **weights)
+
+
+def make_features(
+    name: str,
+    setting: Setting,
+    *,
+    n_filters: int,
+    patch_size: int,
+    n_patches: int,
+    stride: int = 1,
+    steps: dict[str, Any],
+    seed: int,
+) -> ImageFeatures:
+    """Return unfitted features by a method.
+
+    Parameters
+    ----------
+    name : str
+        One of `NAMES`, or "K-means".
+    setting : Setting
+        Its weights and codes.
+    n_filters, patch_size, n_patches, stride : int
+        As in ImageFeatures.
+    steps : dict
+        The normaliser and the whitener.
+    seed : int
+        Seed of everything random.
+    """
+    return ImageFeatures(
+        n_filters,
+        patch_size=patch_size,
+        n_patches=n_patches,
+        stride=stride,
+        learner=make_learner(name, setting),
+        encoder=_encoder(name, setting),
+        random_state=seed,
+        **steps,
+    )
+
+
+def _encoder(name: str, setting: Setting) -> Any:
+    if setting.threshold is not None:
+        return SoftThresholdEncoder(alpha=setting.threshold)
+    if name in ("kRICA", "d-kRICA"):
+        return "transform"  # k(w, x) has no signs
+    return "transform-both-signs" if name in SLOW else SoftThresholdEncoder(alpha=0.0)
+
+
+@contextmanager
+def few_steps() -> Iterator[None]:
+    """Let fits end early without a word: the number of steps is one of the settings."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.filterwarnings("ignore", message=".*dead.*")
+        yield
+
+
+def share_dead(features: ImageFeatures) -> float | None:
+    """Return the share of basis vectors that no patch is near to, where the method counts them."""
+    n_dead = getattr(features.learner_, "n_dead_", None)
+    return None if n_dead is None else n_dead / features.n_filters

@@ -1,0 +1,98 @@
+"""STL-10 by a method of P4: features once or fold by fold, a head for every fold, scored outside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from clusterica.arrays import to_host
+from clusterica.experiments._context import Context
+from clusterica.experiments._p4_methods import few_steps, share_dead
+from clusterica.experiments._recognition import Labeled, rows_of, save_classifier
+from clusterica.images import ImageFeatures
+from clusterica.linear import LinearSVC
+
+
+class FoldScores(NamedTuple):
+    """The share of the images outside each fold that is right, and how that came about."""
+
+    accuracies: list[float]
+    chosen: list[int]
+    """Which of the candidates did best inside the fold, for every fold."""
+    dead: list[float]
+    """Share of dead basis vectors of every candidate that counts them."""
+    models: list[str]
+    """Names of the files that were written, one for every fold."""
+
+
+class Fitted(NamedTuple):
+    """Features that were learned, and what they make of all images."""
+
+    features: Any
+    X: Any
+
+
+def score_folds(
+    ctx: Context,
+    make: Sequence[Callable[[], ImageFeatures]],
+    train: Labeled,
+    folds: Sequence[np.ndarray],
+    *,
+    supervised: bool = False,
+    name: str | None = None,
+) -> FoldScores:
+    """Train a head on every fold and score it on the images outside.
+
+    Parameters
+    ----------
+    ctx : Context
+        The run.
+    make : sequence of callables
+        The candidates: each makes unfitted features. The one whose head does best in the
+        cross-validation inside the fold that chooses its C is scored.
+    train : Labeled
+        All training images.
+    folds : sequence of ndarray
+        Indices of the images of each fold.
+    supervised : bool, default=False
+        Whether features are learned with labels: then from the images of the fold alone, anew for each.
+    name : str, optional
+        Write the model of every fold to files with names that begin so.
+    """
+    with few_steps():
+        once = [] if supervised else [_fitted(new(), train, None) for new in make]
+        accuracies, chosen, dead, models = [], [], _dead(once), []
+        for i, fold in enumerate(ctx.track(folds, "Folds")):
+            tried = once or [_fitted(new(), train, fold) for new in make]
+            heads = [
+                LinearSVC(C="auto", random_state=0).fit(rows_of(X, fold), train.labels[fold])
+                for _, X in tried
+            ]
+            best = int(np.argmax([head.validation_scores_.max() for head in heads]))
+            outside = np.setdiff1d(np.arange(len(train.labels)), fold)
+            predicted = to_host(heads[best].predict(rows_of(tried[best].X, outside)))
+            accuracies.append(float((predicted == train.labels[outside]).mean()))
+            chosen.append(best)
+            dead = dead or _dead(tried)
+            if name is not None:
+                features = tried[best].features
+                models.append(save_classifier(ctx, features, heads[best], f"{name}-fold{i}"))
+    return FoldScores(accuracies, chosen, dead, models)
+
+
+def _fitted(features: Any, train: Labeled, fold: np.ndarray | None) -> Fitted:
+    """Learn from all images without labels, or from those of a fold with them."""
+    if fold is None:
+        features.fit(train.images)
+    else:
+        features.fit(rows_of(train.images, fold), train.labels[fold])
+    return Fitted(features, features.transform(train.images))
+
+
+def _dead(fitted: Sequence[Fitted]) -> list[float]:
+    if not all(hasattr(one.features, "learner_") for one in fitted):
+        return []
+    shares = [share_dead(one.features) for one in fitted]
+    return [share for share in shares if share is not None]

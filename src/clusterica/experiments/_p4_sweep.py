@@ -1,0 +1,129 @@
+"""Accuracy on STL-10 over one setting of several methods: what figures 1 to 4 of P4 show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from clusterica.experiments._context import Context
+from clusterica.experiments._p4_methods import SLOW, SUPERVISED, Setting, make_features
+from clusterica.experiments._p4_stl import FoldScores, score_folds
+from clusterica.experiments._panels import side_by_side
+from clusterica.experiments._recognition import Constants, device_name, percent, stl10
+from clusterica.experiments._result import Picture, Result
+
+NOTE = (
+    "Each head is trained on the 1,000 images of a fold and scored on the 4,000 training images outside it. "
+    "Filters are learned from all training images without labels, and those of supervised methods from the "
+    "images of the fold. Every other patch is encoded, by the method's own codes (KICA, KSR: every fourth); "
+    "settings that are not varied are those of the paper."
+)
+
+
+class Sizes(NamedTuple):
+    """How much is learned, and on how many folds it is scored."""
+
+    n_filters: int
+    patch_size: int
+    n_patches: int
+    stride: int
+    n_folds: int
+
+
+class Point(NamedTuple):
+    """A place on the axis, and the setting there."""
+
+    x: float
+    setting: Setting
+    n_filters: int | None = None
+    """None is that of the figure."""
+
+
+def sweep(
+    ctx: Context,
+    curves: Mapping[str, Sequence[Point]],
+    *,
+    axis: str,
+    n_filters: int = 400,
+    note: str = "",
+) -> Result:
+    """Score every method at every point, and draw the curves.
+
+    Parameters
+    ----------
+    ctx : Context
+        The run.
+    curves : mapping of str to sequence of Point
+        The points of every method; all methods have the same places.
+    axis : str
+        What is varied.
+    n_filters : int, default=400
+        Number of filters where it is not varied.
+    note : str
+        What to say besides.
+    """
+    train, folds, data = stl10(ctx)
+    built_in = ctx.quick and ctx.data is None
+    sizes = Sizes(
+        n_filters=ctx.choose(full=n_filters, quick=20),
+        patch_size=4 if built_in else 8,
+        n_patches=ctx.choose(full=50_000, quick=2000),
+        stride=ctx.choose(full=2, quick=1),
+        n_folds=ctx.choose(full=5, quick=2),
+    )
+    jobs = [(name, point) for name, points in curves.items() for point in points]
+    scores: dict[str, list[FoldScores]] = {name: [] for name in curves}
+    for name, point in ctx.track(jobs, "Points"):
+        make = partial(
+            make_features,
+            name,
+            point.setting,
+            n_filters=point.n_filters or sizes.n_filters,
+            patch_size=sizes.patch_size,
+            n_patches=sizes.n_patches,
+            stride=sizes.stride * (2 if name in SLOW else 1),
+            steps=Constants().steps(),
+            seed=ctx.seed,
+        )
+        parts = folds[: sizes.n_folds]
+        scores[name].append(score_folds(ctx, [make], train, parts, supervised=name in SUPERVISED))
+    places = [point.x for point in next(iter(curves.values()))]
+    return Result(
+        columns=(axis, *(f"{name}, {data} (%)" for name in curves)),
+        rows=[
+            (f"{x:g}", *(_cell(scores[name][i]) for name in curves)) for i, x in enumerate(places)
+        ],
+        values={
+            name: {f"{x:g}": s._asdict() for x, s in zip(places, found, strict=True)}
+            for name, found in scores.items()
+        },
+        settings={"data": data, **sizes._asdict(), "device": device_name(ctx)},
+        pictures=(_picture(places, scores, axis, data),),
+        note=f"{NOTE} {note}".strip(),
+    )
+
+
+def _cell(scores: FoldScores) -> str:
+    dead = f" ({100 * scores.dead[0]:.0f} % dead)" if scores.dead and scores.dead[0] > 0 else ""
+    return percent(scores.accuracies) + dead
+
+
+def _picture(
+    places: Sequence[float], scores: Mapping[str, Sequence[FoldScores]], axis: str, data: str
+) -> Picture:
+    """Draw accuracy over the setting, with the deviation over folds as bars."""
+    figure, (ax,) = side_by_side(1, width=5.6, height=3.9)
+    for name, found in scores.items():
+        accuracies = 100 * np.array([s.accuracies for s in found])
+        spread: Any = accuracies.std(axis=1, ddof=1) if accuracies.shape[1] > 1 else None
+        ax.errorbar(places, accuracies.mean(axis=1), yerr=spread, marker="o", ms=4, label=name)
+    ax.set_xscale("log")
+    ax.set_xlabel(axis)
+    ax.set_ylabel(f"accuracy on {data} (%)")
+    ax.legend(frameon=False)
+    ax.grid(alpha=0.3)
+    what = f"Accuracy over {axis}: {', '.join(scores)}; bars are deviations over folds."
+    return Picture(figure, what, what)

@@ -1,0 +1,24 @@
+"""P4, figure 4: accuracy on STL-10 over γ."""
+
+from __future__ import annotations
+
+from clusterica.experiments._context import Context
+from clusterica.experiments._p4_methods import Setting
+from clusterica.experiments._p4_sweep import Point, sweep
+from clusterica.experiments._registry import experiment
+from clusterica.experiments._result import Result
+
+METHODS = ("kRICA", "d-kRICA")
+
+
+@experiment(
+    "P4-fig4",
+    title="Accuracy over the width of the Gaussian kernel",
+    paper="Xiao, Zhu & Zhao, kernel reconstruction ICA (P4), figure 4",
+    claim="The best γ of the Gaussian kernel is 0.1.",
+)
+def run(ctx: Context) -> Result:
+    """Score both methods with every width."""
+    values = ctx.choose(full=(0.01, 0.1, 0.3, 1.0, 3.0, 10.0), quick=(0.1, 3.0))
+    points = [Point(value, Setting(gamma=value)) for value in values]
+    return sweep(ctx, dict.fromkeys(METHODS, points), axis="γ")

@@ -1,0 +1,252 @@
+"""What kernel RICA with and without labels share: the start, the fit around its problem, and the codes."""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC
+from functools import partial
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.callback import CallbackSupportMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from clusterica.arrays import (
+    Rows,
+    as_generator,
+    check_model_device,
+    check_rows,
+    map_reduce,
+    map_rows,
+    to_host,
+    worker_pool,
+)
+from clusterica.arrays._namespace import Array
+from clusterica.arrays._sklearn import Interval, StrOptions
+from clusterica.cluster import KMeans
+from clusterica.ica._kernel_descent import OPTIMIZERS, Descent, KernelProblem, descend
+from clusterica.ica._labels import Labels
+from clusterica.ops.contrast import check_contrast
+from clusterica.ops.kernel_rica import Model, codes, reached
+from clusterica.ops.kernels import KERNEL_NAMES, Gaussian, Kernel
+from clusterica.ops.linalg import unit_rows
+from clusterica.ops.penalty import PENALTIES, PenaltyFunction, make_penalty
+from clusterica.optim import Progress, fit_progress
+from clusterica.preprocessing._kernel_rows import check_directions, exporter, kernel_for
+
+_MANY_ROWS = 20_000  # as many as the start looks at, or more for a large basis
+_ROWS_PER_VECTOR = 100
+_DEAD = 0.01  # a basis vector is dead if no row is as similar as this
+_MUCH_DEAD = 0.05  # share of the basis
+
+
+class BaseKernelRICA(
+    CallbackSupportMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    BaseEstimator,
+    ABC,
+):
+    """What kernel RICA with and without labels share."""
+
+    _parameter_constraints: ClassVar[dict] = {
+        "n_components": [Interval(Integral, 1, None, closed="left"), None],
+        "kernel": [StrOptions(set(KERNEL_NAMES)), callable],
+        "gamma": [Interval(Real, 0, None, closed="neither"), StrOptions({"median"})],
+        "sparsity": [Interval(Real, 0, None, closed="left")],
+        "penalty": [StrOptions(set(PENALTIES)), callable],
+        "pooling": "no_validation",
+        "normalize": ["boolean"],
+        "optimizer": [StrOptions(set(OPTIMIZERS))],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "random_state": ["random_state", np.random.Generator],
+    }
+    n_components: int | None
+    kernel: Any
+    gamma: float | str
+    sparsity: float
+    penalty: Any
+    pooling: Any
+    normalize: bool
+    optimizer: str
+    max_iter: int
+    tol: float
+    random_state: Any
+
+    def _n_components(self, rows: Rows, y: Any) -> int:
+        """Return the number of components."""
+        return rows.n_features if self.n_components is None else self.n_components
+
+    def _check_labels(self, rows: Rows, y: Any, K: int) -> Labels | None:
+        """Return the labels of the rows, if they are needed."""
+        return None
+
+    def _supervised(self, model: Model, labels: Labels, K: int) -> Model:
+        """Return the model with its discrimination term."""
+        raise NotImplementedError
+
+    def _fit(self, X: Any, y: Any) -> None:
+        rows = check_rows(self, X, reset=True, min_rows=2)
+        K = self._n_components(rows, y)
+        labels = self._check_labels(rows, y, K)
+        penalty = self._penalty(K)
+        rng = as_generator(self.random_state)
+        with worker_pool():
+            self._check_size(rows, K)
+            n_parts = 1 if labels is None else len(labels.classes)
+            progress = fit_progress(self, n_parts + 1, X=X, y=y)
+            chosen, parts = _sample(rows, K, labels, rng)
+            sample = self._scaled(rows.take(chosen))
+            self.kernel_ = kernel_for(self.kernel, self.gamma, sample, rng)
+            self.gamma_ = self.kernel_.gamma if isinstance(self.kernel_, Gaussian) else None
+            model = Model(self.kernel_, penalty, float(self.sparsity), normalize=self.normalize)
+            if labels is not None:
+                model = self._supervised(model, labels, K)
+            start = [_centres(rows, sample[p], K // n_parts, rng, progress) for p in parts]
+            problem = KernelProblem(rows, model, None if labels is None else labels.places)
+            found = self._descend(
+                problem, np.concatenate(start), _reach(self.kernel_, sample), progress
+            )
+            self._keep(rows, found, sample)
+        progress.end()
+
+    def transform(self, X: Any) -> Array:
+        """Return the codes ``k(w, x)`` of the rows.
+
+        Parameters
+        ----------
+        X : as in fit, (n_samples, n_features)
+            The data. Rows of zeros, which have no direction, stay as they are with normalize.
+
+        Returns
+        -------
+        S : array of shape (n_samples, n_components)
+            In the library and on the device of X.
+        """
+        check_is_fitted(self, "components_")
+        rows = check_rows(self, X, reset=False)
+        check_model_device(self, rows, self.components_)
+        return self._codes(rows)
+
+    def _codes(self, rows: Rows) -> Array:
+        W = np.asarray(to_host(self.components_), dtype=rows.dtype)
+        fn = partial(codes, kernel=self.kernel_, normalize=self.normalize)
+        row_bytes = (rows.n_features + 4 * len(W)) * rows.dtype.itemsize
+        return map_rows(fn, rows, W, row_bytes=row_bytes)
+
+    def _penalty(self, K: int) -> PenaltyFunction:
+        if not isinstance(self.penalty, str):
+            check_contrast(self.penalty)
+        return make_penalty(self.penalty, self.pooling, n_codes=K)
+
+    def _check_size(self, rows: Rows, K: int) -> None:
+        if rows.n_rows < K:
+            raise ValueError(
+                f"n_components={K} must be at most the number of rows, n_samples={rows.n_rows}; lower it, "
+                "or give more rows"
+            )
+        if self.normalize:
+            check_directions(rows)
+
+    def _scaled(self, X: np.ndarray) -> np.ndarray:
+        return unit_rows(X) if self.normalize else X
+
+    def _descend(
+        self, problem: KernelProblem, W: np.ndarray, reach: float, progress: Progress
+    ) -> Descent:
+        export = exporter(problem.rows)
+        task = progress.subtask("basis", self.max_iter)
+        found = descend(
+            problem,
+            W,
+            optimizer=self.optimizer,
+            reach=reach,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            progress=task,
+            fitted=lambda V: {
+                "components_": export(V),
+                "kernel_": self.kernel_,
+                "_n_features_out": len(V),
+            },
+        )
+        task.end()
+        return found
+
+    def _keep(self, rows: Rows, found: Descent, sample: np.ndarray) -> None:
+        """Set the fitted attributes, and warn of what went wrong."""
+        W = found.result.params.astype(rows.dtype)
+        self.components_, self._n_features_out = rows.export(W), len(W)
+        self.n_iter_, self.n_uphill_ = found.result.n_iter, found.n_uphill
+        self.objective_history_ = np.array(found.result.history)
+        self.term_histories_ = found.terms
+        self.reconstruction_error_ = float(found.terms["reconstruction"][-1])
+        some = sample[:: max(1, len(sample) // 1000)]
+        self.median_similarity_ = float(np.median(self.kernel_(some, W)))
+        fn = partial(reached, kernel=self.kernel_, normalize=self.normalize, least=_DEAD)
+        row_bytes = (rows.n_features + 6 * len(W)) * rows.dtype.itemsize
+        self.n_dead_ = int((to_host(map_reduce(fn, rows, W, row_bytes=row_bytes)[0]) == 0).sum())
+        if not (found.result.converged or found.result.stopped):
+            warnings.warn(
+                f"the objective still fell after max_iter={self.max_iter} steps; raise max_iter, or tol",
+                ConvergenceWarning,
+                stacklevel=5,
+            )
+        if self.n_dead_ > _MUCH_DEAD * len(W):
+            narrower = (
+                f"raise gamma (it is {self.gamma_:.3g}; try {4 * self.gamma_:.3g})"
+                if self.gamma_
+                else "use a narrower kernel, such as 'rbf' with a large gamma"
+            )
+            warnings.warn(
+                f"{self.n_dead_} of {len(W)} basis vectors are dead: no row has k(w, x) of {_DEAD}; those "
+                f"that are like the same rows push each other away; {narrower}, fewer n_components, or a "
+                "smaller max_iter",
+                UserWarning,
+                stacklevel=5,
+            )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def _sample(
+    rows: Rows, K: int, labels: Labels | None, rng: np.random.Generator
+) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Return which rows the start looks at, in order, and where among them those of each class are."""
+    most = max(_MANY_ROWS, _ROWS_PER_VECTOR * K)
+    if labels is None:
+        chosen = rng.choice(rows.n_rows, size=min(most, rows.n_rows), replace=False)
+        return np.sort(chosen), [np.arange(len(chosen))]
+    picked = []
+    for place in range(len(labels.classes)):
+        own = np.flatnonzero(labels.places == place)
+        size = min(len(own), -(-most // len(labels.classes)))
+        picked.append(rng.choice(own, size=size, replace=False))
+    chosen = np.sort(np.concatenate(picked))
+    return chosen, [np.searchsorted(chosen, part) for part in picked]
+
+
+def _centres(
+    rows: Rows, sample: np.ndarray, n: int, rng: np.random.Generator, progress: Progress
+) -> np.ndarray:
+    """Return the centres of K-means of some rows, in float64."""
+    kmeans = KMeans(n, max_iter=50, compute_labels=False, random_state=rng)
+    with warnings.catch_warnings(), progress.lend_to(kmeans, "start"):
+        # A start need not have converged, and equal rows share a centre.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        kmeans.fit(rows.export(sample))
+    return to_host(kmeans.cluster_centers_).astype(np.float64)
+
+
+def _reach(kernel: Kernel, sample: np.ndarray) -> float:
+    """Return how far a basis vector may move in one step: the spread of the rows, or the kernel's width."""
+    spread = float(np.sqrt(np.square(sample - sample.mean(axis=0)).sum(axis=1).mean(dtype=float)))
+    width = (2 * kernel.gamma) ** -0.5 if isinstance(kernel, Gaussian) else np.inf
+    return min(spread or 1.0, width)

@@ -1,0 +1,208 @@
+"""What reconstruction ICA with and without labels share: the fit around its problem, and the codes."""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from dataclasses import replace
+from numbers import Integral, Real
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.callback import CallbackSupportMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from clusterica.arrays import (
+    Rows,
+    as_generator,
+    check_model_device,
+    check_output_rows,
+    check_rows,
+    to_host,
+    worker_pool,
+)
+from clusterica.arrays._namespace import Array
+from clusterica.arrays._sklearn import Interval, StrOptions
+from clusterica.ica._labels import Labels
+from clusterica.ica._reconstruction import Reconstruction, Supervision, minimize
+from clusterica.ops.linalg import combine, project, unit_rows
+from clusterica.ops.moments import Moments
+from clusterica.ops.penalty import PENALTIES, PenaltyFunction
+from clusterica.ops.rica import null_directions
+from clusterica.optim import fit_progress
+from clusterica.preprocessing._map import apply_map
+from clusterica.preprocessing._moments import moments_about_mean
+
+# Mini-batch steps that a fit stands for: those after it are short, since they begin at a minimum.
+_STEPS_OF_FIT = 10_000
+
+
+class Seen(NamedTuple):
+    """Where partial_fit goes on: moments of all rows, directions without variance, number of steps."""
+
+    moments: Moments
+    null: np.ndarray
+    n_steps: int
+
+
+class BaseRICA(
+    CallbackSupportMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    BaseEstimator,
+    ABC,
+):
+    """What reconstruction ICA with and without labels share."""
+
+    _parameter_constraints: ClassVar[dict] = {
+        "n_components": [Interval(Integral, 1, None, closed="left"), None],
+        "sparsity": [Interval(Real, 0, None, closed="left")],
+        "penalty": [StrOptions(set(PENALTIES)), callable],
+        "pooling": "no_validation",
+        "unit_norm": ["boolean"],
+        "init": ["array-like", None],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "random_state": ["random_state", np.random.Generator],
+    }
+    n_components: int | None
+    sparsity: float
+    penalty: Any
+    pooling: Any
+    unit_norm: bool
+    init: Any
+    max_iter: int
+    tol: float
+    random_state: Any
+
+    @abstractmethod
+    def _penalty(self, n_components: int) -> PenaltyFunction:
+        """Return the penalty of codes."""
+
+    def _n_components(self, rows: Rows, y: Any) -> int:
+        """Return the number of components."""
+        return rows.n_features if self.n_components is None else self.n_components
+
+    def _check_labels(self, rows: Rows, y: Any, K: int) -> Labels | None:
+        """Return the labels of the rows, if they are needed."""
+        return None
+
+    def _supervision(self, rows: Rows, labels: Labels, mean: np.ndarray, K: int) -> Supervision:
+        """Return the part of the objective with labels."""
+        raise NotImplementedError
+
+    def _fit(self, X: Any, y: Any) -> Seen:
+        rows = check_rows(self, X, reset=True, min_rows=2)
+        K = self._n_components(rows, y)
+        labels = self._check_labels(rows, y, K)
+        penalty, W = self._penalty(K), self._start(rows, K)
+        with worker_pool():
+            progress = fit_progress(self, self.max_iter, X=X, y=y)
+            total = host_moments(rows)
+            null = null_directions(total.second, rows.dtype)
+            problem = self._problem(rows, total, penalty, null)
+            if labels is not None:
+                supervision = self._supervision(rows, labels, problem.mean, K)
+                problem = replace(problem, supervision=supervision)
+            found = minimize(
+                problem,
+                W,
+                max_iter=self.max_iter,
+                tol=self.tol,
+                progress=progress,
+                fitted=lambda W: self._learned(rows, W, problem.mean),
+            )
+        progress.end()
+        self.__dict__.update(self._learned(rows, found.result.params, problem.mean))
+        self.n_iter_ = found.result.n_iter
+        self.objective_history_ = np.array(found.result.history)
+        self.term_histories_ = found.terms
+        self.reconstruction_error_ = float(found.terms["reconstruction"][-1])
+        if not (found.result.converged or found.result.stopped):
+            warnings.warn(
+                f"the objective still fell after max_iter={self.max_iter} steps; raise max_iter, or tol",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        return Seen(total, problem.null, _STEPS_OF_FIT)
+
+    def transform(self, X: Any) -> Array:
+        """Return the codes ``W (x - mean)`` of the rows.
+
+        Parameters
+        ----------
+        X : as in fit, (n_samples, n_features)
+            The data.
+
+        Returns
+        -------
+        S : array of shape (n_samples, n_components)
+            In the library and on the device of X.
+        """
+        check_is_fitted(self, "components_")
+        rows = check_rows(self, X, reset=False)
+        check_model_device(self, rows, self.components_)
+        return apply_map(project, rows, self.components_, self.mean_)
+
+    def inverse_transform(self, S: Any) -> Array:
+        r"""Return the rows whose codes are nearest to these: ``S @ pinv(components_).T + mean_``.
+
+        For codes of rows it is the rows themselves where there are as many components as features, or more.
+        It is not ``Wᵀ s / t``, which the objective has: that agrees where :math:`W^\top W = t I`.
+
+        Parameters
+        ----------
+        S : as returned by transform, (n_samples, n_components)
+            Codes.
+
+        Returns
+        -------
+        X : array of shape (n_samples, n_features)
+        """
+        check_is_fitted(self, "components_")
+        rows = check_output_rows(self, S, self.components_.shape[0])
+        check_model_device(self, rows, self.components_)
+        W = to_host(self.components_)
+        # Directions that are there by rounding only lead nowhere.
+        back = np.linalg.pinv(W.astype(np.float64), rcond=max(W.shape) * np.finfo(W.dtype).eps)
+        return apply_map(combine, rows, back, self.mean_)
+
+    def _problem(
+        self, rows: Rows, total: Moments, penalty: PenaltyFunction, null: np.ndarray
+    ) -> Reconstruction:
+        covariance, weight = total.second / total.n, float(self.sparsity)
+        return Reconstruction(
+            rows, total.first, covariance, penalty, weight, bool(self.unit_norm), null
+        )
+
+    def _start(self, rows: Rows, K: int) -> np.ndarray:
+        """Return the basis to begin with, in float64 on the host."""
+        if self.init is None:
+            W = unit_rows(as_generator(self.random_state).normal(size=(K, rows.n_features)))
+            # So that W x has the size of x, about.
+            return W if self.unit_norm else W * min(1.0, np.sqrt(rows.n_features / K))
+        W = np.array(to_host(self.init), dtype=np.float64)
+        if W.shape != (K, rows.n_features):
+            raise ValueError(
+                f"init has shape {W.shape}; it must be (n_components, n_features) = {(K, rows.n_features)}"
+            )
+        if not np.isfinite(W).all() or not (W != 0).any(axis=1).all():
+            raise ValueError("init must be finite, and no row of it may be all zeros")
+        return W
+
+    def _learned(self, rows: Rows, W: np.ndarray, mean: np.ndarray) -> dict[str, Any]:
+        """Return the attributes that transform needs."""
+        components, mean = (rows.export(a.astype(rows.dtype)) for a in (W, mean))
+        return {"components_": components, "mean_": mean, "_n_features_out": len(W)}
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def host_moments(rows: Rows) -> Moments:
+    """Return n, the mean, and the sums of products about it, in float64 on the host."""
+    return Moments(*(to_host(part) for part in moments_about_mean(rows)))

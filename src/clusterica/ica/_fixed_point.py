@@ -1,0 +1,60 @@
+"""Symmetric fixed point of ICA: ``W <- polar((E[G'(y) yᵀ] - diag E[G''(y)]) W)`` for white z, ``y = W z``.
+
+It rests where every ``E G(y_j)`` is a minimum or a maximum for its contrast G, and so finds sources that are
+sparser than Gaussian ones and sources that are flatter.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from clusterica.arrays import Rows, map_reduce, to_host
+from clusterica.ops.contrast import Contrast
+from clusterica.ops.likelihood import LikelihoodSums, likelihood_sums
+from clusterica.ops.linalg import polar_factor
+from clusterica.optim import LoopResult, LoopState, Progress, Step, iterate
+
+
+def symmetric_fixed_point(
+    rows: Rows,
+    start: np.ndarray,
+    *,
+    contrast: Contrast,
+    max_iter: int,
+    tol: float,
+    progress: Progress | None = None,
+) -> LoopResult:
+    """Return orthonormal directions of white rows, shape (n_dims, n_dims), whose responses are independent.
+
+    Parameters
+    ----------
+    rows : Rows
+        White: of mean 0 and with ``E[z zᵀ] = I``.
+    start : ndarray of shape (n_dims, n_dims)
+        Directions to begin with.
+    contrast : callable
+        ``y -> (G(y), G'(y), G''(y))``.
+    max_iter : int
+        Most steps, each a walk over the rows.
+    tol : float
+        Ends when no direction turns by more than an angle with ``1 - cos`` of this.
+    progress : Progress, optional
+        Task of which the steps are parts.
+    """
+    step = partial(_step, rows=rows, contrast=contrast)
+    state = LoopState(0, polar_factor(start))
+    return iterate(step, state, max_iter=max_iter, tol=tol, progress=progress)
+
+
+def _step(W: np.ndarray, *, rows: Rows, contrast: Contrast) -> Step:
+    fn = partial(likelihood_sums, contrast=contrast)
+    row_bytes = 7 * rows.n_features * rows.dtype.itemsize
+    B, mean = W.astype(rows.dtype), np.zeros(rows.n_features, rows.dtype)
+    total = map_reduce(fn, rows, B, mean, row_bytes=row_bytes)
+    of = LikelihoodSums(*(to_host(value) / rows.n_rows for value in total))
+    new = polar_factor((of.gradient - np.diag(of.curvature)) @ W)
+    # A direction may change its sign from step to step, which is no move.
+    change = float(np.abs(1 - np.abs((new * W).sum(axis=1))).max())
+    return Step(new, float(of.value), change)

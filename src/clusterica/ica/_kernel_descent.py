@@ -1,0 +1,150 @@
+"""The problem of kernel RICA over rows wherever they live, and three ways down.
+
+The gradient by w_p is ``c_p w_p - v_p``. Set to zero with c and v as they are, it gives the fixed point
+``w_p = v_p / c_p``: the move ``-gradient / c_p``, which leads down exactly where c_p > 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from clusterica.arrays import Rows, map_reduce, namespace_of, to_host
+from clusterica.ops.kernel_rica import Model, bend_of, gram, kernel_sums, landscape
+from clusterica.optim import LBFGS, Evaluation, LoopResult, LoopState, Progress, iterate
+
+OPTIMIZERS = ("auto", "fixed-point", "lbfgs")
+# "auto" leaves the fixed point for L-BFGS when a step gains less than this share of the objective.
+_FIRST_TOL = 1e-4
+
+
+class Seen(NamedTuple):
+    """What an evaluation tells besides the gradient: the terms, and the c of every basis vector."""
+
+    terms: dict[str, float]
+    scale: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class KernelProblem:
+    """The objective over some rows.
+
+    Parameters
+    ----------
+    rows : Rows
+        The data.
+    model : Model
+        The terms of the objective.
+    places : ndarray of shape (n_rows,), optional
+        The class of every row, 0 to c - 1, where the model has a discrimination term.
+    """
+
+    rows: Rows
+    model: Model
+    places: np.ndarray | None = None
+
+    def evaluate(self, W: np.ndarray) -> Evaluation:
+        """Return the objective and its gradient by W, from one walk over the rows."""
+        rows, model = self.rows, self.model
+        # The basis as the rows see it: rounded to their dtype.
+        seen = rows.place(W.astype(rows.dtype))
+        xp = namespace_of(seen)
+        wide = xp.astype(seen, xp.float64)
+        # Arrays of K x K numbers stay where the rows are.
+        G = gram(model.kernel, wide)
+        total = map_reduce(
+            partial(kernel_sums, model=model),
+            rows,
+            seen,
+            xp.astype(bend_of(G), seen.dtype),
+            aligned=() if self.places is None else (self.places,),
+            row_bytes=(2 * rows.n_features + 8 * len(W)) * rows.dtype.itemsize,
+        )
+        found = landscape(total, wide, G, n_rows=rows.n_rows, model=model)
+        terms = {"reconstruction": found.reconstruction, "penalty": found.penalty}
+        if model.discrimination is not None:
+            terms["discrimination"] = found.discrimination
+        gradient = to_host(found.pull.gradient(wide))
+        return Evaluation(found.total, gradient, Seen(terms, to_host(found.pull.scale)))
+
+
+class Descent(NamedTuple):
+    """Where it ended, the terms at the start and after every step, and how many c were not positive."""
+
+    result: LoopResult
+    terms: dict[str, np.ndarray]
+    n_uphill: np.ndarray
+
+
+def descend(
+    problem: KernelProblem,
+    W: np.ndarray,
+    *,
+    optimizer: str,
+    reach: float,
+    max_iter: int,
+    tol: float,
+    progress: Progress | None = None,
+    fitted: Callable[[np.ndarray], dict[str, Any]] | None = None,
+) -> Descent:
+    """Return the basis that is reached from W; the objective never rises on the way.
+
+    Parameters
+    ----------
+    problem : KernelProblem
+        The objective.
+    W : ndarray of shape (n_basis, n_features)
+        Basis to begin with.
+    optimizer : {"auto", "fixed-point", "lbfgs"}
+        "fixed-point" moves all basis vectors at once to their fixed points, or down the gradient where c is
+        not positive, as far as the objective falls; "auto" goes on by L-BFGS when that slows down.
+    reach : float
+        Longest move of a basis vector in one step. From where no row is near, nothing leads back.
+    max_iter, tol, progress
+        As in :func:`clusterica.optim.iterate`.
+    fitted : callable, optional
+        From a basis to fitted attributes, for callbacks.
+    """
+    by_fixed_point = LBFGS(
+        problem.evaluate, precondition=partial(_toward_fixed_point, reach=reach), memory=0
+    )
+    by_memory = LBFGS(problem.evaluate, longest=reach)
+    phases = {
+        "fixed-point": [(by_fixed_point, tol)],
+        "lbfgs": [(by_memory, tol)],
+        "auto": [(by_fixed_point, max(tol, _FIRST_TOL)), (by_memory, tol)],
+    }[optimizer]
+    start = by_memory.start(W)
+    seen: list[Seen] = [start.evaluation.extra]
+    result = LoopResult(start, (start.evaluation.objective,), 0, False, False)
+    for solver, stop_at in phases:
+        if result.stopped:
+            break
+        result = iterate(
+            solver.step,
+            LoopState(result.n_iter, result.params, result.history),
+            max_iter=max_iter,
+            tol=stop_at,
+            progress=progress,
+            fitted=None if fitted is None else (lambda position: fitted(position.params)),
+            hook=lambda state: seen.append(state.params.evaluation.extra),
+        )
+    terms = {name: np.array([s.terms[name] for s in seen]) for name in seen[0].terms}
+    n_uphill = np.array([int((s.scale <= 0).sum()) for s in seen])
+    return Descent(result._replace(params=result.params.params), terms, n_uphill)
+
+
+def _toward_fixed_point(gradient: np.ndarray, seen: Seen, *, reach: float) -> np.ndarray:
+    """Return minus the move of every basis vector: gradient / c where c > 0, else a scaled gradient."""
+    c = seen.scale
+    lengths = np.sqrt((gradient**2).sum(axis=1))
+    down = c > 0
+    # Without any c to go by, the steepest vector moves as far as one may.
+    usual = np.median(c[down]) if down.any() else lengths.max() / reach
+    divisor = np.where(down, c, np.maximum(np.abs(c), usual))
+    divisor = np.maximum(divisor, lengths / reach)
+    return gradient / np.maximum(divisor, np.finfo(float).tiny)[:, None]

@@ -1,0 +1,263 @@
+"""Kernel ICA: whiten by kernel PCA over landmarks, ``z = T (k(L, x) - mean)``, then ICA, ``s = C z``."""
+
+from __future__ import annotations
+
+import warnings
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.callback import CallbackSupportMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from clusterica.arrays import (
+    Rows,
+    as_generator,
+    as_rows,
+    check_model_device,
+    check_rows,
+    map_reduce,
+    to_host,
+    worker_pool,
+)
+from clusterica.arrays._namespace import Array
+from clusterica.arrays._rows import IterableRows
+from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
+from clusterica.cluster import CosineKMeans
+from clusterica.ica._centroids import white_rows
+from clusterica.ica._fixed_point import symmetric_fixed_point
+from clusterica.ops.contrast import Contrast, LogCosh, check_contrast
+from clusterica.ops.kernels import KERNEL_NAMES, Kernel
+from clusterica.ops.moments import response_moments
+from clusterica.optim import Progress, fit_progress
+from clusterica.preprocessing import KernelWhitener
+from clusterica.preprocessing._kernel_rows import exporter
+
+
+class KernelICA(
+    CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+):
+    r"""Independent components in the space of a kernel: whitened kernel PCA, then ICA (KICA).
+
+    Rows are mapped by :math:`\phi`, whitened there by :class:`~clusterica.preprocessing.KernelWhitener`, and
+    the white rows z are unmixed [1]_: the sources :math:`s = C z` are nonlinear functions of a row. It is
+    what kernel RICA is compared with in [2]_; there can't be more sources than dimensions of z.
+
+    Parameters
+    ----------
+    n_components : int or None, default=None
+        Number of sources, and of dimensions that are kept by kernel PCA. None is the number of features.
+    kernel : str or Kernel, default="rbf"
+        "rbf", "polynomial", "inverse-distance", "inverse-square-distance", "histogram-intersection", or an
+        object that :func:`~clusterica.ica.check_kernel` accepts; see KernelWhitener.
+    gamma : float or "median", default="median"
+        The :math:`\gamma` of "rbf"; "median" is one over the median squared distance of random pairs of rows.
+    n_landmarks : int or None, default=None
+        Number of landmarks, drawn at random from the rows; at least n_components. None is 1000, or twice
+        n_components if that is more, or all rows if there are less.
+    normalize : bool, default=True
+        Whether to scale rows to unit length first. fit then refuses rows of zeros; transform lets them be.
+    contrast : contrast or None, default=None
+        Measures how far a source is from Gaussian, such as ``Exponential()`` or an object of your own that
+        :func:`~clusterica.ica.check_contrast` accepts. None is ``LogCosh()``.
+    max_iter : int, default=200
+        Most steps of the fixed point, each a pass over the white rows.
+    tol : float, default=1e-4
+        Ends the fit when no direction turns by more than an angle :math:`\theta` with
+        :math:`1 - \cos\theta` of this.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed of all random draws, the same on every device.
+
+    Attributes
+    ----------
+    components_ : array of shape (n_components_, n_components_)
+        The unmixing matrix C of the white rows, which is orthogonal. Sorted by falling ``kurtosis_``; the
+        largest value of a source over the landmarks is positive.
+    unmixing_ : array of shape (n_components_, n_landmarks)
+        The same for kernel values: :math:`s = U (k(L, x) - \mu)`, where L and :math:`\mu` are ``landmarks_``
+        and ``mean_`` of ``whitener_``.
+    kurtosis_ : array of shape (n_components_,)
+        Excess kurtosis of every source: 0 for a Gaussian one, over 0 for a sparse one.
+    whitener_ : KernelWhitener
+        As it was fitted.
+    n_components_ : int
+        Number of sources.
+    n_iter_ : int
+        Steps of the fixed point.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, where X has them.
+
+    See Also
+    --------
+    clusterica.ica.KernelSparseCoding : Sparse codes in the space of a kernel.
+    clusterica.ica.ClusterICA : Sources that are linear in the rows.
+
+    Notes
+    -----
+    The white rows are unmixed by the symmetric fixed point of FastICA, which finds sparse sources and flat
+    ones. White rows are kept in memory where they fit the budget of :func:`clusterica.config_context`;
+    otherwise they are made anew, block by block, on every pass.
+
+    References
+    ----------
+    .. [1] J. Yang, X. Gao, D. Zhang and J.-Y. Yang, "Kernel ICA: an alternative formulation and its
+       application to face recognition", 2005.
+    .. [2] Y. Xiao, Z. Zhu and Y. Zhao, "Kernel reconstruction ICA for sparse representation", 2013.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from clusterica.datasets import make_sparse_sources
+    >>> from clusterica.ica import KernelICA
+    >>> X, _, _ = make_sparse_sources(2000, 4, random_state=0)
+    >>> ica = KernelICA(3, random_state=0).fit(X)
+    >>> S = ica.transform(X)
+    >>> S.shape, bool(abs(S.T @ S / 2000 - np.eye(3)).max() < 1e-9)
+    ((2000, 3), True)
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        "n_components": [Interval(Integral, 1, None, closed="left"), None],
+        "kernel": [StrOptions(set(KERNEL_NAMES)), callable],
+        "gamma": [Interval(Real, 0, None, closed="neither"), StrOptions({"median"})],
+        "n_landmarks": [Interval(Integral, 1, None, closed="left"), None],
+        "normalize": ["boolean"],
+        "contrast": [callable, None],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "random_state": ["random_state", np.random.Generator],
+    }
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        kernel: str | Kernel = "rbf",
+        gamma: float | str = "median",
+        n_landmarks: int | None = None,
+        normalize: bool = True,
+        contrast: Contrast | None = None,
+        max_iter: int = 200,
+        tol: float = 1e-4,
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.kernel = kernel
+        self.gamma = gamma
+        self.n_landmarks = n_landmarks
+        self.normalize = normalize
+        self.contrast = contrast
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+
+    @fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn the sources.
+
+        Parameters
+        ----------
+        X : array-like, tensor, Dask array or iterable of blocks, (n_samples, n_features)
+            The data.
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        rows = check_rows(self, X, reset=True, min_rows=2)
+        rng = as_generator(self.random_state)
+        contrast = LogCosh() if self.contrast is None else self.contrast
+        check_contrast(contrast)
+        with worker_pool():
+            progress = fit_progress(self, 1, X=X, y=y)
+            self.whitener_ = KernelWhitener(
+                self.n_components or rows.n_features,
+                kernel=self.kernel,
+                gamma=self.gamma,
+                n_landmarks=self.n_landmarks,
+                normalize=self.normalize,
+                random_state=int(rng.integers(2**31)),
+            ).fit(X)
+            Z = _as_white_rows(X, rows, self.whitener_, rng)
+            C = self._unmix(Z, contrast, rng, progress)
+            self._set_components(rows, Z, C)
+        progress.end()
+        return self
+
+    def transform(self, X: Any) -> Array:
+        """Return the sources of the rows.
+
+        Parameters
+        ----------
+        X : as in fit, (n_samples, n_features)
+            The data.
+
+        Returns
+        -------
+        S : array of shape (n_samples, n_components_)
+            In the library and on the device of X.
+        """
+        check_is_fitted(self, "components_")
+        rows = check_rows(self, X, reset=False)
+        check_model_device(self, rows, self.components_)
+        return self.whitener_._project(rows, self.unmixing_)
+
+    def _unmix(
+        self, Z: Rows, contrast: Contrast, rng: np.random.Generator, progress: Progress
+    ) -> np.ndarray:
+        """Return orthonormal directions of the white rows."""
+        task = progress.subtask("unmixing", self.max_iter)
+        result = symmetric_fixed_point(
+            Z,
+            rng.standard_normal((Z.n_features, Z.n_features)),
+            contrast=contrast,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            progress=task,
+        )
+        task.end()
+        self.n_iter_ = result.n_iter
+        if not (result.converged or result.stopped):
+            warnings.warn(
+                f"the directions were still turning after max_iter={self.max_iter} steps; raise max_iter or "
+                "tol, or lower n_components: directions of Gaussian sources never rest",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        return result.params
+
+    def _set_components(self, rows: Rows, Z: Rows, C: np.ndarray) -> None:
+        """Set signs and order by the convention, and the fitted attributes."""
+        about = np.zeros(len(C), rows.dtype)
+        row_bytes = 4 * len(C) * rows.dtype.itemsize
+        total = map_reduce(response_moments, Z, C.astype(rows.dtype), about, row_bytes=row_bytes)
+        second, fourth = (to_host(m) / rows.n_rows for m in total)
+        kurtosis = fourth / second**2 - 3
+        order = np.argsort(-kurtosis, kind="stable")
+        white = self.whitener_
+        L, T, mean = (
+            to_host(a).astype(np.float64) for a in (white.landmarks_, white.whitening_, white.mean_)
+        )
+        C = (C * white._signs(L, C @ T, mean)[:, None])[order]
+        export = exporter(rows)
+        self.components_, self.kurtosis_ = export(C), export(kurtosis[order])
+        self.unmixing_ = export(C @ T)
+        self.n_components_ = self._n_features_out = len(C)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def _as_white_rows(X: Any, rows: Rows, whitener: KernelWhitener, rng: np.random.Generator) -> Rows:
+    """Return white rows: an array where that fits the memory budget, else blocks made on every walk."""
+    Z = white_rows(X, rows, whitener, rows.n_rows, CosineKMeans(), rng)
+    if hasattr(Z, "shape"):
+        return as_rows(Z, rows.dtype)
+    return IterableRows(Z, rows.n_rows, whitener.n_components_, rows.dtype)

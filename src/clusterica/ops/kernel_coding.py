@@ -1,0 +1,168 @@
+"""Kernel sparse codes, ``min_s k(x, x) - 2 sᵀ k(W, x) + sᵀ k(W, W) s + λ |s|_1``, and their pull on W.
+
+That is ``|Wᵀ s - φ(x)|² + λ |s|_1`` for the rows φ(x) and the basis φ(w) that a kernel maps to. At the best
+codes its derivative by W is the one at codes held fixed: they are at a minimum, so that their own change
+does not count.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from clusterica.arrays import namespace_of
+from clusterica.arrays._namespace import Array
+from clusterica.ops.code import LassoCodes, largest_eigenvalue_bound, lasso_of_gram
+from clusterica.ops.kernels import Kernel, Pull
+from clusterica.ops.linalg import unit_rows
+
+# A basis vector that no row is this much like is dead.
+DEAD = 0.01
+
+
+class CodingSums(NamedTuple):
+    """Sums over the rows of a block: what the objective and its gradient by the basis are made of."""
+
+    objective: Array
+    """Sum of the objective."""
+    scale: Array
+    """Of the pull of the rows, shape (n_basis,)."""
+    vector: Array
+    """Of the pull of the rows, shape (n_basis, n_features)."""
+    products: Array
+    """Products of codes ``Sᵀ S``, shape (n_basis, n_basis): weights of the pull of the basis on itself."""
+    reached: Array
+    """How many rows have a k(w, x) of 0.01 or more, shape (n_basis,)."""
+    unsolved: Array
+    """How many rows have codes whose duality gap is over tol."""
+
+
+def gram(kernel: Kernel, W: Array) -> Array:
+    """Return k(w_p, w_q), shape (n_basis, n_basis): symmetric, and exact on the diagonal."""
+    xp = namespace_of(W)
+    G = kernel(W, W)
+    G = (G + G.T) / 2
+    own = xp.eye(W.shape[0], dtype=xp.bool, device=W.device)
+    return xp.where(own, kernel.diagonal(W)[:, None], G)
+
+
+def gram_and_bound(kernel: Kernel, W: Array) -> tuple[Array, Array]:
+    """Return the Gram matrix of a basis, and an upper bound of its largest eigenvalue, of shape (1,)."""
+    G = gram(kernel, W)
+    return G, largest_eigenvalue_bound(G)
+
+
+def coding_objective(
+    values: Array, G: Array, S: Array, energies: Array, *, sparsity: float
+) -> Array:
+    """Return ``|Wᵀ s - φ(x)|² + λ |s|_1`` of every row, shape (n_rows,).
+
+    Parameters
+    ----------
+    values : (n_rows, n_basis) array
+        The k(w, x).
+    G : (n_basis, n_basis) array
+        The k(w, w) of all pairs.
+    S : (n_rows, n_basis) array
+        Any codes. With ``S = values``, codes that are no free variables, it is the objective of kernel
+        RICA with an L1 penalty.
+    energies : (n_rows,) array
+        The k(x, x).
+    sparsity : float
+        The λ.
+    """
+    xp = namespace_of(values)
+    fit = energies + xp.sum(S * (S @ G - 2 * values), axis=1)
+    return fit + sparsity * xp.sum(xp.abs(S), axis=1)
+
+
+def kernel_codes(
+    X: Array,
+    W: Array,
+    G: Array,
+    curvature: Array,
+    *,
+    kernel: Kernel,
+    sparsity: float,
+    max_iter: int,
+    tol: float,
+) -> LassoCodes:
+    """Return the codes of a block, shape (n_rows, n_basis), and their relative duality gaps.
+
+    Parameters
+    ----------
+    X : (n_rows, n_features) array
+    W : (n_basis, n_features) array
+    G, curvature : arrays
+        What `gram_and_bound` returns for W.
+    kernel : Kernel
+    sparsity : float
+        The λ. The lasso has half of the squared distance, so that its alpha is λ / 2.
+    max_iter, tol
+        As in :func:`clusterica.ops.code.lasso`.
+    """
+    args = (kernel(X, W), kernel.diagonal(X), G, curvature)
+    return lasso_of_gram(*args, alpha=sparsity / 2, max_iter=max_iter, tol=tol)
+
+
+def coding_sums(
+    X: Array,
+    W: Array,
+    G: Array,
+    curvature: Array,
+    *,
+    kernel: Kernel,
+    sparsity: float,
+    normalize: bool,
+    max_iter: int,
+    tol: float,
+) -> CodingSums:
+    """Return the sums over a block at its best codes, with rows at unit length if `normalize`.
+
+    The other parameters are those of `kernel_codes`.
+    """
+    xp = namespace_of(X)
+    X = unit_rows(X) if normalize else X
+    values, energies = kernel(X, W), kernel.diagonal(X)
+    S, gaps = lasso_of_gram(
+        values, energies, G, curvature, alpha=sparsity / 2, max_iter=max_iter, tol=tol
+    )
+    pull = kernel.pull(X, W, values, -2 * S)
+    return CodingSums(
+        xp.sum(coding_objective(values, G, S, energies, sparsity=sparsity), dtype=xp.float64),
+        pull.scale,
+        pull.vector,
+        S.T @ S,
+        xp.sum(xp.astype(values >= DEAD, xp.int64), axis=0),
+        xp.sum(xp.astype(gaps > tol, xp.int64)),
+    )
+
+
+def metric(kernel: Kernel, W: np.ndarray) -> float:
+    """Return about how far φ(w) moves, squared, for a step of w, squared: 2γ for the Gaussian kernel.
+
+    A step of a tenth of the basis' length is tried along its features, in turn. The kernel has a unit
+    diagonal, so that ``|φ(w) - φ(v)|² = 2 - 2 k(w, v)``.
+    """
+    n, d = W.shape
+    length = 0.1 * max(float(np.sqrt((W**2).sum() / n)), float(np.finfo(float).eps))
+    steps = np.zeros((n, d))
+    steps[np.arange(n), np.arange(n) % d] = length
+    moved = [2 - 2 * float(kernel(W[p : p + 1], W[p : p + 1] + steps[p])[0, 0]) for p in range(n)]
+    return max(float(np.mean(moved)), float(np.finfo(float).eps)) / length**2
+
+
+def basis_pull(kernel: Kernel, W: Array, G: Array, products: Array) -> Pull:
+    """Return the gradient by W of ``sum_pq M_pq k(w_p, w_q)``, with M the `products`.
+
+    Both ends of a pair move; so twice that of one end. On the diagonal they move together, by
+    nothing where k(w, w) = 1.
+    """
+    xp = namespace_of(W)
+    own = xp.eye(W.shape[0], dtype=xp.bool, device=W.device)
+    pull = kernel.pull(W, W, G, xp.where(own, 0, 2 * products))
+    if kernel.unit_diagonal:
+        return pull
+    diagonal = kernel.diagonal_pull(W, xp.linalg.diagonal(products))
+    return Pull(pull.scale + diagonal.scale, pull.vector + diagonal.vector)

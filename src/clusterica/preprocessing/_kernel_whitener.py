@@ -1,0 +1,262 @@
+"""Whitening in the space of a kernel: ``z = T (k(L, x) - mean)`` over landmarks L, with ``E[z zᵀ] = I``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from clusterica.arrays import (
+    Rows,
+    as_generator,
+    check_model_device,
+    check_rows,
+    get_config,
+    map_reduce,
+    map_rows,
+    to_host,
+    worker_pool,
+)
+from clusterica.arrays._namespace import Array
+from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
+from clusterica.ops.kernel_pca import (
+    Landmarks,
+    feature_moments,
+    kernel_project,
+    landmark_root,
+    landmark_values,
+)
+from clusterica.ops.kernels import KERNEL_NAMES, Kernel
+from clusterica.ops.whiten import spectrum, whiten_by_spectrum
+from clusterica.preprocessing._kernel_rows import (
+    check_directions,
+    draw_rows,
+    exporter,
+    kernel_for,
+)
+
+_FEWEST_LANDMARKS = 1000
+
+
+class KernelWhitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    r"""Whiten rows in the space that a kernel maps them to, by kernel PCA over landmarks.
+
+    A kernel is a product :math:`k(x, y) = \phi(x)^\top \phi(y)` in a space of many dimensions. Some rows,
+    the landmarks L, span a part of it, in which a row has the coordinates
+    :math:`h(x) = K_{LL}^{-1/2} k(L, x)` [1]_. These are centred and whitened on their leading principal
+    components [2]_, so that :math:`E[z z^\top] = I` over all rows. No array of the size rows x rows is made.
+
+    Parameters
+    ----------
+    n_components : int or None, default=None
+        Number of components, those of largest variance. None keeps all in which the mapped rows vary.
+    kernel : str or Kernel, default="rbf"
+        "rbf" (:math:`e^{-\gamma \|x - y\|^2}`), "polynomial" (:math:`(1 + x^\top y)^3`), "inverse-distance"
+        (:math:`1 / (1 + \|x - y\|)`), "inverse-square-distance" (:math:`1 / (1 + \|x - y\|^2)`),
+        "histogram-intersection" (:math:`\sum_i \min(e^{x_i}, e^{y_i})`), or an object that
+        :func:`~clusterica.ica.check_kernel` accepts. Named ones without :math:`k(x, x) = 1` are normalised.
+    gamma : float or "median", default="median"
+        The :math:`\gamma` of "rbf"; "median" is one over the median squared distance of random pairs of rows.
+    n_landmarks : int or None, default=None
+        Number of landmarks, drawn at random from the rows; at least n_components. None is 1000, or twice
+        n_components if that is more, or all rows if there are less. With all rows it is exact kernel PCA.
+    normalize : bool, default=True
+        Whether to scale rows to unit length first. fit then refuses rows of zeros; transform lets them be.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed of the landmarks and of the pairs, the same on every device.
+
+    Attributes
+    ----------
+    landmarks_ : array of shape (n_landmarks, n_features)
+        The landmarks, at unit length if normalize.
+    whitening_ : array of shape (n_components_, n_landmarks)
+        The matrix T of :math:`z = T (k(L, x) - \mu)`. The largest z of a landmark is positive, in every
+        component.
+    mean_ : array of shape (n_landmarks,)
+        Mean :math:`\mu` of :math:`k(L, x)` over the rows.
+    eigenvalues_ : array of shape (n_components_,)
+        Variance of the mapped rows along the components (divided by n), in falling order.
+    kernel_ : Kernel
+        The kernel in use.
+    rank_ : int
+        Number of directions in which the mapped rows vary, as far as can be told.
+    n_components_ : int
+        Number of components.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, where X has them.
+
+    See Also
+    --------
+    clusterica.ica.KernelICA : Looks for independent components of these.
+    clusterica.preprocessing.Whitener : Whitening of the rows themselves.
+
+    Notes
+    -----
+    fit walks over the rows once, for the mean and the products of the m coordinates, and takes the
+    eigenvalues of two m x m matrices: about 48 m^2 bytes, and an error if that is over the memory budget.
+
+    References
+    ----------
+    .. [1] C. K. I. Williams and M. Seeger, "Using the Nyström method to speed up kernel machines", 2001.
+    .. [2] J. Yang, X. Gao, D. Zhang and J.-Y. Yang, "Kernel ICA: an alternative formulation and its
+       application to face recognition", 2005.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from clusterica.preprocessing import KernelWhitener
+    >>> X = np.random.default_rng(0).normal(size=(500, 3))
+    >>> Z = KernelWhitener(n_components=5, random_state=0).fit_transform(X)
+    >>> np.allclose(Z.mean(axis=0), 0) and np.allclose(Z.T @ Z / 500, np.eye(5))
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        "n_components": [Interval(Integral, 1, None, closed="left"), None],
+        "kernel": [StrOptions(set(KERNEL_NAMES)), callable],
+        "gamma": [Interval(Real, 0, None, closed="neither"), StrOptions({"median"})],
+        "n_landmarks": [Interval(Integral, 1, None, closed="left"), None],
+        "normalize": ["boolean"],
+        "random_state": ["random_state", np.random.Generator],
+    }
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        kernel: str | Kernel = "rbf",
+        gamma: float | str = "median",
+        n_landmarks: int | None = None,
+        normalize: bool = True,
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.kernel = kernel
+        self.gamma = gamma
+        self.n_landmarks = n_landmarks
+        self.normalize = normalize
+        self.random_state = random_state
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn the whitening.
+
+        Parameters
+        ----------
+        X : array-like, tensor, Dask array or iterable of blocks, (n_samples, n_features)
+            The data, at least two rows.
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        rows = check_rows(self, X, reset=True, min_rows=2)
+        n = self._count_landmarks(rows)
+        rng = as_generator(self.random_state)
+        with worker_pool():
+            if self.normalize:
+                check_directions(rows)
+            # In float64, so that the square root of the inverse keeps what it can.
+            L = draw_rows(rows, n, rng, normalize=self.normalize).astype(np.float64)
+            self.kernel_ = kernel_for(self.kernel, self.gamma, L, rng)
+            self._learn(rows, L, landmark_root(self.kernel_, L, rows.dtype))
+        return self
+
+    def transform(self, X: Any) -> Array:
+        """Whiten the rows.
+
+        Parameters
+        ----------
+        X : as in fit, (n_samples, n_features)
+            The data.
+
+        Returns
+        -------
+        Z : array of shape (n_samples, n_components_)
+            In the library and on the device of X.
+        """
+        check_is_fitted(self, "whitening_")
+        rows = check_rows(self, X, reset=False)
+        check_model_device(self, rows, self.whitening_)
+        return self._project(rows, self.whitening_)
+
+    def _project(self, rows: Rows, B: Array) -> Array:
+        """Return ``B (k(L, x) - mean)`` of all rows."""
+        params = [
+            np.asarray(to_host(a), dtype=rows.dtype) for a in (self.landmarks_, B, self.mean_)
+        ]
+        row_bytes = _row_bytes(rows, B.shape[1], B.shape[0])
+        return map_rows(self._bound(kernel_project), rows, *params, row_bytes=row_bytes)
+
+    def _count_landmarks(self, rows: Rows) -> int:
+        wanted = self.n_components or 1
+        n = self.n_landmarks or min(rows.n_rows, max(_FEWEST_LANDMARKS, 2 * wanted))
+        if n > rows.n_rows:
+            raise ValueError(
+                f"n_landmarks={n} must be at most the number of rows, n_samples={rows.n_rows}; lower it, or "
+                "use None"
+            )
+        if n < wanted:
+            rule = "n_landmarks" if self.n_landmarks else "n_samples"
+            raise ValueError(
+                f"n_components={wanted} must be at most {rule}={n}; lower it, or raise n_landmarks"
+            )
+        needed, budget = 48 * n * n, get_config()["memory"]
+        if needed > budget:
+            raise ValueError(
+                f"n_landmarks={n} take about {needed / 2**20:.0f} MiB, over the memory budget of "
+                f"{budget / 2**20:.0f} MiB; lower it, or raise the budget with "
+                "clusterica.config_context(memory=...)"
+            )
+        return n
+
+    def _learn(self, rows: Rows, L: np.ndarray, landmarks: Landmarks) -> None:
+        """Set the fitted attributes from one walk over the rows."""
+        glance = self._bound(landmark_values)(rows.glance().astype(np.float64), L)
+        about = glance.mean(axis=0).astype(rows.dtype)
+        params = (L.astype(rows.dtype), about, landmarks.root.astype(rows.dtype))
+        row_bytes = _row_bytes(rows, len(L), 3 * len(L))
+        total = map_reduce(self._bound(feature_moments), rows, *params, row_bytes=row_bytes)
+        shift = to_host(total.first) / rows.n_rows
+        centre = rows.place(landmarks.root @ shift)
+        covariance = total.second / rows.n_rows - centre[:, None] * centre[None, :]
+        s = spectrum((covariance + covariance.T) / 2, noise=4 * landmarks.noise)
+        n = self.n_components or max(1, s.rank)
+        if n > s.rank:
+            raise ValueError(
+                f"the mapped rows vary in {s.rank} directions that can be told apart, and n_components={n}; "
+                "use fewer components, more landmarks, or a larger gamma"
+            )
+        T = whiten_by_spectrum(s, eps=0.0, n_components=n, rotate_back=False).whitening
+        T, mean = to_host(T).astype(np.float64) @ landmarks.root, about + shift
+        signs = self._signs(L, T, mean)
+        export = exporter(rows)
+        self.landmarks_, self.whitening_ = export(L), export(T * signs[:, None])
+        self.mean_, self.eigenvalues_ = export(mean), export(s.values[:n])
+        self.rank_, self.n_components_ = s.rank, n
+        self._n_features_out = n
+
+    def _signs(self, L: np.ndarray, B: np.ndarray, mean: np.ndarray) -> np.ndarray:
+        """Return the signs that make the largest of ``B (k(L, l) - mean)`` over landmarks l positive."""
+        Z = self._bound(kernel_project)(L, L, B, mean)
+        return np.sign(Z[np.abs(Z).argmax(axis=0), np.arange(len(B))])
+
+    def _bound(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        return partial(fn, kernel=self.kernel_, normalize=self.normalize)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def _row_bytes(rows: Rows, n_landmarks: int, n_out: int) -> int:
+    return (2 * rows.n_features + 3 * n_landmarks + n_out) * rows.dtype.itemsize

@@ -1,0 +1,157 @@
+"""Kernel ICA: plain ICA where the kernel is linear, kernel PCA + FastICA where it is not, and bad input."""
+
+import dask.array as da
+import numpy as np
+import pytest
+from sklearn.decomposition import FastICA, KernelPCA
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from clusterica import config_context
+from clusterica.arrays import as_rows, device_of, to_host
+from clusterica.ica import Exponential, KernelICA, LogCosh
+from clusterica.ica._fixed_point import symmetric_fixed_point
+from clusterica.metrics import amari_distance
+from clusterica.ops.kernels import Gaussian, Linear
+from clusterica.preprocessing import Whitener
+
+
+def expected_failures(estimator):
+    reason = "one of its rows is zero, which normalize refuses; the other is without it"
+    return {"check_estimators_dtypes": reason} if estimator.normalize else {}
+
+
+# The checks have some twenty rows, of which nothing is independent.
+@pytest.mark.filterwarnings("ignore:the directions were still turning")
+@parametrize_with_checks(
+    [KernelICA(2), KernelICA(1, kernel="polynomial", normalize=False)],
+    expected_failed_checks=expected_failures,
+)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+def matched(A, B):
+    """Columns of B in the order and with the signs of those of A that they are most like."""
+    C = np.corrcoef(A.T, B.T)[: A.shape[1], A.shape[1] :]
+    best = np.abs(C).argmax(axis=1)
+    assert sorted(best) == list(range(A.shape[1]))
+    return B[:, best] * np.sign(C[np.arange(len(best)), best])
+
+
+@pytest.fixture(scope="module")
+def mixed():
+    """A mixture of two sparse sources and a flat one."""
+    rng = np.random.default_rng(0)
+    S = np.stack(
+        [rng.laplace(size=3000), rng.standard_t(5, size=3000), rng.uniform(-1, 1, size=3000)],
+        axis=1,
+    )
+    A = rng.normal(size=(3, 3))
+    return S @ A.T + 1, A
+
+
+def test_a_linear_kernel_gives_plain_ica(mixed):
+    X, A = mixed
+    ica = KernelICA(3, kernel=Linear(), normalize=False, n_landmarks=40, tol=1e-8, random_state=0)
+    S = ica.fit(X).transform(X)
+    peer = FastICA(3, tol=1e-8, whiten="unit-variance", random_state=1).fit(X)
+    np.testing.assert_allclose(S, matched(S, peer.transform(X)), atol=1e-3)
+    # The sources as functions of the rows: their slopes are the unmixing matrix.
+    filters = np.linalg.lstsq(X - X.mean(axis=0), S, rcond=None)[0].T
+    assert amari_distance(filters, A) < 0.1
+    assert (np.diff(ica.kurtosis_) < 0).all()
+    assert ica.kurtosis_[0] > 1 > 0 > ica.kurtosis_[-1]
+
+
+def test_kernel_pca_and_fastica_on_a_nonlinear_mixture():
+    """Three blobs on a curve; with all rows as landmarks the white rows are scikit-learn's."""
+    rng = np.random.default_rng(0)
+    angle = rng.choice([0.0, 1.2, 2.9], size=250) + 0.15 * rng.normal(size=250)
+    X = np.stack([np.cos(angle), np.sin(angle)], axis=1) + 0.05 * rng.normal(size=(250, 2))
+    ours = KernelICA(2, gamma=1.0, normalize=False, n_landmarks=250, tol=1e-9, random_state=0)
+    S = ours.fit(X).transform(X)
+    Z = KernelPCA(2, kernel="rbf", gamma=1.0).fit_transform(X)
+    peer = FastICA(2, whiten="unit-variance", tol=1e-9, max_iter=1000, random_state=0)
+    np.testing.assert_allclose(S, matched(S, peer.fit_transform(Z)), atol=1e-3)
+    np.testing.assert_allclose(S.T @ S / 250, np.eye(2), atol=1e-6)
+    np.testing.assert_allclose(ours.components_ @ ours.components_.T, np.eye(2), atol=1e-9)
+
+
+def test_the_fixed_point_finds_sparse_and_flat_sources(put, mixed):
+    X, A = mixed
+    whitener = Whitener("pca", eps=0.0).fit(X)
+    Z = put(whitener.transform(X))
+    start = np.random.default_rng().normal(size=(3, 3))
+    result = symmetric_fixed_point(as_rows(Z), start, contrast=LogCosh(), max_iter=100, tol=1e-6)
+    assert result.converged
+    np.testing.assert_allclose(result.params @ result.params.T, np.eye(3), atol=1e-9)
+    assert amari_distance(result.params @ whitener.whitening_, A) < 0.1
+
+
+class Blocks:
+    def __init__(self, X):
+        self.X = X
+
+    def __iter__(self):
+        return (self.X[i : i + 271] for i in range(0, len(self.X), 271))
+
+
+SETTINGS = {"gamma": 0.2, "n_landmarks": 30, "tol": 1e-7, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def fitted(mixed):
+    return KernelICA(3, **SETTINGS).fit(mixed[0]).transform(mixed[0])
+
+
+@pytest.mark.parametrize("kind", ["float32", "blocks", "dask", "small memory"])
+def test_rows_of_all_kinds(mixed, fitted, kind):
+    X = mixed[0]
+    given = {
+        "float32": X.astype(np.float32),
+        "blocks": Blocks(X),
+        "dask": da.from_array(X, chunks=(900, 3)),
+        "small memory": X,
+    }[kind]
+    with config_context(memory="64KiB" if kind == "small memory" else "1GiB"):
+        ica = KernelICA(3, **SETTINGS).fit(given)
+    S = to_host(ica.transform(given))
+    assert S.dtype == (np.float32 if kind == "float32" else np.float64)
+    # float32 can't tell the weakest directions of the landmarks from none, and leaves them out.
+    np.testing.assert_allclose(S, fitted, atol=0.15 if kind == "float32" else 1e-3)
+
+
+def test_array_libraries(put, mixed, fitted):
+    X = put(mixed[0])
+    ica = KernelICA(3, **SETTINGS).fit(X)
+    for result in (ica.transform(X), ica.components_, ica.unmixing_, ica.kurtosis_):
+        assert type(result) is type(X)
+        assert device_of(result) == device_of(X)
+    np.testing.assert_allclose(to_host(ica.transform(X)), fitted, atol=1e-3)
+
+
+def test_a_contrast_of_ones_own(mixed):
+    X, A = mixed
+    settings = {"kernel": Linear(), "normalize": False, "random_state": 0}
+    ica = KernelICA(3, contrast=Exponential(), **settings).fit(X)
+    S = ica.transform(X)
+    filters = np.linalg.lstsq(X - X.mean(axis=0), S, rcond=None)[0].T
+    assert amari_distance(filters, A) < 0.15
+    with pytest.raises(ValueError, match="G' is off by"):
+        KernelICA(3, contrast=lambda y: (y**4, y**3, y**2), **settings).fit(X)
+
+
+def test_bad_input(mixed):
+    X = mixed[0].copy()
+    with pytest.raises(ValueError, match="'gamma' parameter of KernelICA must be"):
+        KernelICA(2, gamma=-1.0).fit(X)
+    with pytest.raises(ValueError, match="n_components=5 must be at most n_landmarks=4"):
+        KernelICA(5, n_landmarks=4).fit(X)
+    with pytest.raises(ValueError, match="vary in 3 directions"):
+        KernelICA(4, kernel=Linear(), normalize=False).fit(X)
+    with pytest.warns(ConvergenceWarning, match="max_iter=1 steps"):
+        KernelICA(3, kernel=Gaussian(0.1), n_landmarks=20, max_iter=1).fit(X)
+    X[7] = 0
+    with pytest.raises(ValueError, match=r"1 of 3000 rows are zero \(row 7\)"):
+        KernelICA(2).fit(X)

@@ -1,0 +1,362 @@
+"""Kernel RICA: its ways down, its fixed points, dead vectors and their remedy, inputs and faults."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import clusterica
+from clusterica.arrays import as_rows, to_host
+from clusterica.ica import (
+    Gaussian,
+    KernelRICA,
+    Normalized,
+    Polynomial,
+    Pull,
+    TorusPooling,
+)
+from clusterica.ica._kernel_descent import KernelProblem, descend
+from clusterica.ops.kernel_rica import Model, sweep
+from clusterica.ops.kernels import KERNEL_NAMES, Linear
+from clusterica.ops.penalty import make_penalty
+
+OPTIMIZERS = ["auto", "fixed-point", "lbfgs"]
+quiet = pytest.mark.filterwarnings("ignore:.*max_iter", "ignore:.*are dead")
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return load_digits().data[:300]
+
+
+def unit(X):
+    return X / np.linalg.norm(X, axis=1, keepdims=True)
+
+
+def problem_of(X, gamma, K, *, sparsity=0.01, pooling="2d"):
+    model = Model(Gaussian(gamma), make_penalty("logcosh", pooling, n_codes=K), sparsity)
+    return KernelProblem(as_rows(X), model)
+
+
+# --- The ways down ----------------------------------------------------------------------------------
+
+
+@quiet
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("kernel", KERNEL_NAMES)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_the_objective_never_rises(digits, optimizer, kernel, dtype):
+    X = digits[:100].astype(dtype)
+    settings = {"kernel": kernel, "optimizer": optimizer, "max_iter": 12}
+    rica = KernelRICA(6, sparsity=0.1, random_state=0, **settings).fit(X)
+    history = rica.objective_history_
+    assert len(history) == rica.n_iter_ + 1 == len(rica.n_uphill_)
+    assert (np.diff(history) <= 1e-8 * np.abs(history[:-1])).all()
+    assert history[-1] < 0.9 * history[0]
+    assert set(rica.term_histories_) == {"reconstruction", "penalty"}
+    np.testing.assert_allclose(sum(rica.term_histories_.values()), history)
+    assert rica.reconstruction_error_ == rica.term_histories_["reconstruction"][-1]
+    assert rica.components_.dtype == dtype
+
+
+def test_fixed_points_uphill_are_not_taken():
+    """Digits / 16, gamma = 0.1: the paper's sweep raises the objective threefold; all c are negative."""
+    X = load_digits().data[::3] / 16
+    W = X[np.random.default_rng(0).choice(len(X), size=40, replace=False)]
+    problem = problem_of(X, 0.1, 40)
+    here = problem.evaluate(W)
+    swept = problem.evaluate(sweep(X, W, model=problem.model))
+    assert (here.extra.scale <= 0).all()
+    assert swept.objective > 2 * here.objective
+    found = descend(problem, W, optimizer="fixed-point", reach=1.0, max_iter=3, tol=0)
+    assert found.n_uphill[0] == 40
+    assert found.result.history[-1] < 0.1 * here.objective
+
+
+@pytest.mark.parametrize("pooling", ["2d", None])
+def test_batched_and_row_by_row_reach_the_same_fixed_point(pooling):
+    rng = np.random.default_rng()
+    centres = 6 * np.eye(4)
+    X = np.repeat(centres, 20, axis=0) + rng.normal(size=(80, 4))
+    W = centres + 0.5 * rng.normal(size=(4, 4))
+    problem = problem_of(X, 0.1, 4, sparsity=0.1, pooling=pooling)
+    row_by_row = W
+    for _ in range(60):
+        row_by_row = sweep(X, row_by_row, model=problem.model)
+    np.testing.assert_allclose(problem.evaluate(row_by_row).gradient, 0, atol=1e-9)
+    for optimizer in OPTIMIZERS:
+        found = descend(problem, W, optimizer=optimizer, reach=2.0, max_iter=500, tol=1e-14)
+        np.testing.assert_allclose(found.result.params, row_by_row, atol=1e-4)
+        assert found.n_uphill[-1] == 0
+
+
+def test_a_full_step_of_one_vector_is_mean_shift():
+    X = np.random.default_rng().normal(size=(50, 3))
+    problem = problem_of(X, 0.2, 1, sparsity=0.0)
+    found = descend(problem, X[:1], optimizer="fixed-point", reach=100.0, max_iter=1, tol=0)
+    weights = Gaussian(0.2)(X, X[:1]) ** 2
+    expected = (weights * X).sum(axis=0) / weights.sum()
+    np.testing.assert_allclose(found.result.params[0], expected)
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_float32_comes_as_far_as_float64(digits, optimizer):
+    ends = []
+    for dtype in ("float32", "float64"):
+        rica = KernelRICA(10, gamma=4.0, optimizer=optimizer, max_iter=500, random_state=0)
+        ends.append(rica.fit(digits.astype(dtype)).objective_history_[-1])
+    assert ends[0] == pytest.approx(ends[1], rel=2e-3)
+
+
+def test_no_vector_moves_farther_than_its_reach(digits):
+    X = unit(digits)
+    problem = problem_of(X, 1.0, 9)
+    for optimizer in OPTIMIZERS:
+        found = descend(problem, X[:9], optimizer=optimizer, reach=0.05, max_iter=1, tol=0)
+        moves = np.linalg.norm(found.result.params - X[:9], axis=1)
+        assert 0.01 < moves.max() <= 0.05 * (1 + 1e-9)
+
+
+# --- Dead vectors -----------------------------------------------------------------------------------
+
+
+def test_dead_vectors_are_counted_and_the_remedy_that_is_named_helps(digits):
+    rica = KernelRICA(40, random_state=0, max_iter=300)
+    with pytest.warns(
+        UserWarning, match=r"of 40 basis vectors are dead.*raise gamma .*try ([\d.]+)"
+    ):
+        rica.fit(digits)
+    largest = rica.transform(digits).max(axis=0)
+    assert rica.n_dead_ == (largest < 0.01).sum() > 2
+    # Without a warning, which would be an error here.
+    cured = KernelRICA(40, gamma=4 * rica.gamma_, random_state=0, max_iter=300).fit(digits)
+    assert cured.n_dead_ == 0
+    assert cured.median_similarity_ < 0.2
+    fewer = KernelRICA(5, gamma=rica.gamma_, random_state=0).fit(digits)
+    assert fewer.n_dead_ == 0
+    with pytest.warns(ConvergenceWarning, match="after max_iter=2 steps"):
+        stopped = KernelRICA(40, max_iter=2, random_state=0).fit(digits)
+    assert stopped.n_dead_ == 0
+
+
+def test_the_median_similarity_is_that_of_codes(digits):
+    rica = KernelRICA(8, gamma=4.0, random_state=0).fit(digits)
+    assert rica.median_similarity_ == pytest.approx(np.median(rica.transform(digits)))
+
+
+# --- Codes, kernels and scale -----------------------------------------------------------------------
+
+
+def test_codes_are_similarities_of_unit_rows(digits):
+    rica = KernelRICA(8, gamma=4.0, random_state=0).fit(digits)
+    squares = ((unit(digits)[:, None] - rica.components_[None]) ** 2).sum(axis=2)
+    np.testing.assert_allclose(rica.transform(digits), np.exp(-4 * squares), rtol=1e-9)
+    np.testing.assert_allclose(rica.transform(7 * digits), rica.transform(digits))
+    lengths = (rica.components_**2).sum(axis=1)
+    np.testing.assert_allclose(rica.transform(0 * digits[:1])[0], np.exp(-4 * lengths))
+    assert (rica.gamma_, rica.kernel_) == (4.0, Gaussian(4.0))
+
+
+def test_rows_as_they_are(digits):
+    X = digits / 16
+    rica = KernelRICA(4, gamma=0.2, normalize=False, random_state=0).fit(X)
+    squares = ((X[:, None] - rica.components_[None]) ** 2).sum(axis=2)
+    np.testing.assert_allclose(rica.transform(X), np.exp(-0.2 * squares), rtol=1e-9)
+
+
+def test_gamma_is_one_over_the_median_squared_distance(digits):
+    rica = KernelRICA(4, random_state=0).fit(digits)
+    U = unit(digits)
+    i, j = np.triu_indices(len(U), k=1)
+    assert rica.gamma_ == pytest.approx(1 / np.median(((U[i] - U[j]) ** 2).sum(axis=1)), rel=0.05)
+
+
+@quiet
+def test_a_kernel_of_ones_own(digits):
+    named = KernelRICA(4, kernel="polynomial", random_state=0, max_iter=5).fit(digits)
+    own = KernelRICA(4, kernel=Normalized(Polynomial(3)), random_state=0, max_iter=5).fit(digits)
+    np.testing.assert_array_equal(own.components_, named.components_)
+    assert own.gamma_ is None
+
+
+@quiet
+def test_with_a_linear_kernel_it_is_rica(digits):
+    X = unit(digits)
+    settings = {"pooling": None, "sparsity": 0.2, "max_iter": 5}
+    rica = KernelRICA(6, kernel=Linear(), normalize=False, random_state=0, **settings).fit(X)
+    W = rica.components_
+    S = X @ W.T
+    expected = np.mean(((S @ W - X) ** 2).sum(axis=1) + 0.2 * np.log(np.cosh(S)).sum(axis=1))
+    assert rica.objective_history_[-1] == pytest.approx(expected)
+
+
+# --- Whitened ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("K", [5, 30])
+def test_in_white_space_the_reconstruction_is_the_distance_from_orthonormal(digits, K):
+    """Lemma 4.1: mean |WᵀW z - z|² = |WᵀW - I|² for white z."""
+    rica = KernelRICA(K, whiten=True, n_landmarks=60, sparsity=0.5, random_state=0).fit(digits)
+    Z = rica.whitener_.transform(digits)
+    assert Z.shape[1] == min(K, rica.whitener_.rank_)
+    W = rica.components_
+    error = ((Z @ W.T @ W - Z) ** 2).sum(axis=1).mean()
+    assert error == pytest.approx(((W.T @ W - np.eye(Z.shape[1])) ** 2).sum(), rel=1e-6)
+    assert rica.reconstruction_error_ == pytest.approx(error, rel=1e-6)
+    np.testing.assert_allclose(rica.transform(digits), Z @ W.T, atol=1e-8)
+
+
+def test_more_vectors_than_white_dimensions():
+    X = np.random.default_rng(0).normal(size=(200, 3))
+    rica = KernelRICA(12, kernel=Polynomial(1), whiten=True, normalize=False, random_state=0).fit(X)
+    assert rica.components_.shape == (12, 3)
+    assert rica.transform(X).shape == (200, 12)
+
+
+def test_a_fit_forgets_what_the_one_before_left(digits):
+    rica = KernelRICA(5, gamma=4.0, whiten=True, n_landmarks=30, random_state=0).fit(digits)
+    assert not hasattr(rica, "n_dead_")
+    rica.set_params(whiten=False).fit(digits)
+    assert rica.components_.shape == (5, 64)
+    assert not hasattr(rica, "whitener_")
+    np.testing.assert_array_equal(
+        rica.transform(digits), KernelRICA(5, gamma=4.0, random_state=0).fit_transform(digits)
+    )
+
+
+# --- Where rows live --------------------------------------------------------------------------------
+
+
+def test_blocks_of_any_size_give_the_same_basis(digits):
+    settings = {"gamma": 4.0, "max_iter": 50, "random_state": 0}
+    whole = KernelRICA(6, **settings).fit(digits)
+    with clusterica.config_context(memory="64KiB", threads=2):
+        cut = KernelRICA(6, **settings).fit(digits)
+    np.testing.assert_allclose(cut.components_, whole.components_, atol=1e-4)
+    in_blocks = KernelRICA(6, **settings).fit([digits[:150], digits[150:]])
+    np.testing.assert_allclose(in_blocks.components_, whole.components_, atol=1e-4)
+    assert in_blocks.n_dead_ == whole.n_dead_ == 0
+
+
+@quiet
+@pytest.mark.parametrize("whiten", [False, True])
+def test_tensors_stay_tensors(put, digits, whiten):
+    settings = {"gamma": 4.0, "max_iter": 8, "random_state": 0}
+    settings |= {"whiten": True, "n_landmarks": 30} if whiten else {}
+    right = KernelRICA(6, **settings).fit(digits)
+    X = put(digits)
+    rica = KernelRICA(6, **settings).fit(X)
+    S = rica.transform(X)
+    assert type(S) is type(X)
+    assert type(rica.components_) is type(X)
+    np.testing.assert_allclose(to_host(S), right.transform(digits), atol=1e-6)
+    np.testing.assert_allclose(rica.objective_history_, right.objective_history_, rtol=1e-7)
+
+
+@quiet
+def test_dask_arrays(digits):
+    da = pytest.importorskip("dask.array")
+    settings = {"gamma": 4.0, "max_iter": 8, "random_state": 0}
+    X = da.from_array(digits, chunks=(130, 64))
+    rica = KernelRICA(6, **settings).fit(X)
+    right = KernelRICA(6, **settings).fit(digits)
+    np.testing.assert_allclose(rica.components_, right.components_, atol=1e-6)
+    np.testing.assert_allclose(rica.transform(X).compute(), right.transform(digits), atol=1e-6)
+
+
+# --- Bad input --------------------------------------------------------------------------------------
+
+
+class Wrong(Gaussian):
+    def pull(self, X, W, values, Q):
+        return Pull(*(2 * part for part in super().pull(X, W, values, Q)))
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "message"),
+    [
+        ({"gamma": 0}, ValueError, "'gamma' parameter"),
+        ({"gamma": -1.0}, ValueError, "'gamma' parameter"),
+        ({"sparsity": -0.1}, ValueError, "'sparsity' parameter"),
+        ({"kernel": "cosine"}, ValueError, "'kernel' parameter"),
+        ({"kernel": Wrong(1.0)}, ValueError, "pull is off by"),
+        ({"kernel": lambda X, W: X @ W.T}, TypeError, "has no diagonal"),
+        ({"optimizer": "newton"}, ValueError, "'optimizer' parameter"),
+        ({"n_components": 500}, ValueError, "n_components=500 must be at most.*n_samples=300"),
+        ({"pooling": TorusPooling((3, 3))}, ValueError, "has 9 places"),
+        ({"pooling": "3d"}, ValueError, "pooling='3d'"),
+        ({"whiten": True, "n_landmarks": 3}, ValueError, "n_landmarks=3 must be at least"),
+        ({"kernel": "histogram-intersection", "normalize": False}, ValueError, "overflows"),
+    ],
+    ids=str,
+)
+def test_bad_settings(digits, settings, error, message):
+    with pytest.raises(error, match=message):
+        KernelRICA(**{"n_components": 4, "random_state": 0, **settings}).fit(100 * digits)
+
+
+@pytest.mark.parametrize("whiten", [False, True])
+def test_rows_of_zeros_have_no_direction(digits, whiten):
+    X = digits.copy()
+    X[17] = 0
+    settings = {"whiten": whiten, "n_landmarks": 30, "random_state": 0}
+    with pytest.raises(ValueError, match=r"row 17.*normalize=False"):
+        KernelRICA(4, gamma=4.0, **settings).fit(X)
+    KernelRICA(4, gamma=1e-3, normalize=False, **settings).fit(X)
+
+
+def test_bad_rows(digits):
+    X = digits.copy()
+    X[3, 5] = np.nan
+    with pytest.raises(ValueError, match="NaN"):
+        KernelRICA(4).fit(X)
+    with pytest.raises(ValueError, match="rows that differ"):
+        KernelRICA(1).fit(np.ones((10, 3)))
+    with pytest.raises(ValueError, match="64 features"):
+        KernelRICA(4, gamma=4.0, random_state=0).fit(digits).transform(digits[:, :9])
+
+
+# --- Conventions ------------------------------------------------------------------------------------
+
+
+def test_a_seed_repeats_and_models_survive_files(digits, tmp_path):
+    for settings in ({}, {"whiten": True, "n_landmarks": 30}, {"kernel": "polynomial"}):
+        make = KernelRICA(4, **{"gamma": 4.0, "random_state": 3, **settings})
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*are dead")
+            rica = make.fit(digits)
+            S = rica.transform(digits)
+            np.testing.assert_array_equal(make.fit(digits).transform(digits), S)
+        loaded = clusterica.load(clusterica.save(rica, tmp_path / "model.safetensors"))
+        for copy in (loaded, pickle.loads(pickle.dumps(rica))):
+            np.testing.assert_array_equal(copy.transform(digits), S)
+            np.testing.assert_array_equal(copy.objective_history_, rica.objective_history_)
+
+
+def test_names_of_outputs(digits):
+    rica = KernelRICA(3, gamma=4.0, random_state=0).set_output(transform="pandas").fit(digits)
+    assert list(rica.transform(digits).columns) == ["kernelrica0", "kernelrica1", "kernelrica2"]
+
+
+def zeros_are_refused(estimator):
+    reason = (
+        "has a row of zeros; see test_rows_of_zeros_have_no_direction, and normalize=False here"
+    )
+    return {"check_estimators_dtypes": reason} if estimator.normalize else {}
+
+
+@quiet
+@parametrize_with_checks(
+    [
+        KernelRICA(3, max_iter=5),
+        KernelRICA(3, optimizer="fixed-point", normalize=False, max_iter=5),
+        KernelRICA(2, whiten=True, gamma=3.0, max_iter=20),
+    ],
+    expected_failed_checks=zeros_are_refused,
+)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)

@@ -1,0 +1,76 @@
+"""Parts of reconstruction ICA against the plain loop of its equation, and finite differences."""
+
+import numpy as np
+import pytest
+
+from clusterica.arrays import to_host
+from clusterica.ops import tiles
+from clusterica.ops.penalty import make_penalty
+from clusterica.ops.rica import null_directions, penalty_sums, reconstruction
+
+
+@pytest.fixture
+def problem():
+    rng = np.random.default_rng()
+    X = rng.laplace(size=(40, 5)) @ rng.normal(size=(5, 5)) + 2
+    return X, rng.normal(size=(7, 5)), X.mean(axis=0)
+
+
+@pytest.mark.parametrize("tightness", [1.0, 7 / 5])
+def test_reconstruction_is_that_of_a_loop(problem, tightness):
+    X, W, mean = problem
+    C = np.cov(X.T, bias=True)
+
+    def looped(W):
+        return np.mean([np.sum((W.T @ W @ x / tightness - x) ** 2) for x in X - mean])
+
+    value, gradient = reconstruction(W, C, tightness)
+    np.testing.assert_allclose(value, looped(W))
+    move, step = np.random.default_rng().normal(size=W.shape), 1e-5
+    slope = (looped(W + step * move) - looped(W - step * move)) / (2 * step)
+    np.testing.assert_allclose((gradient * move).sum(), slope, rtol=1e-6)
+
+
+def test_reconstruction_of_white_data_asks_for_orthonormal_filters(rng):
+    """On white data it is |WᵀW - I|², and zero for a tight frame of unit vectors at its tightness."""
+    W = rng.normal(size=(4, 3))
+    np.testing.assert_allclose(reconstruction(W, np.eye(3))[0], ((W.T @ W - np.eye(3)) ** 2).sum())
+    angles = np.pi * np.arange(5) / 5
+    frame = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    np.testing.assert_allclose(reconstruction(frame, np.eye(2), 5 / 2)[0], 0, atol=1e-14)
+
+
+@pytest.mark.parametrize("pooling", [None, "1d", [0, 0, 1, 1, 1, 2, 2]])
+def test_penalty_sums_are_those_of_a_loop(put, problem, pooling):
+    X, W, mean = problem
+    g = make_penalty("logcosh", pooling, n_codes=7)
+
+    def looped(W):
+        return sum(float(g((W @ (x - mean))[None]).value) for x in X)
+
+    value, gradient = penalty_sums(*(put(a) for a in problem), penalty=g)
+    np.testing.assert_allclose(to_host(value), looped(W))
+    move, step = np.random.default_rng().normal(size=W.shape), 1e-6
+    slope = (looped(W + step * move) - looped(W - step * move)) / (2 * step)
+    np.testing.assert_allclose((to_host(gradient) * move).sum(), slope, rtol=1e-5)
+
+
+def test_tiles_add_up(monkeypatch, problem):
+    g = make_penalty("l1", None, n_codes=7)
+    whole = penalty_sums(*problem, penalty=g)
+    monkeypatch.setattr(tiles, "TILE", 21)
+    for found, right in zip(penalty_sums(*problem, penalty=g), whole, strict=True):
+        np.testing.assert_allclose(found, right, rtol=1e-12)
+
+
+def test_directions_without_variance(rng):
+    X = rng.normal(size=(200, 6))
+    X -= X.mean(axis=1, keepdims=True)
+    X[:, 5] = 1
+    for dtype in (np.float32, np.float64):
+        C = np.cov(X.astype(dtype).T.astype(np.float64))
+        N = null_directions(C, np.dtype(dtype))
+        np.testing.assert_allclose(N @ N.T, np.eye(1), atol=1e-12)
+        np.testing.assert_allclose(np.abs(N), [[0, 0, 0, 0, 0, 1]], atol=1e-6)
+    assert null_directions(np.eye(4), np.dtype(np.float32)).shape == (0, 4)
+    assert null_directions(np.zeros((3, 3)), np.dtype(np.float64)).shape == (0, 3)
