@@ -8,9 +8,10 @@ from clusterica import config_context
 from clusterica.arrays import to_host
 from clusterica.cluster import DensityClusterer
 from clusterica.encoders import ENCODER_NAMES, make_encoder
-from clusterica.ica import ClusterICA, KurtosisPursuit
+from clusterica.ica import ClusterICA, KernelICA, KernelSparseCoding, KurtosisPursuit
 from clusterica.images import ImageFeatures
 from clusterica.linear import LinearSVC, RidgeHead
+from clusterica.preprocessing import KernelWhitener
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.gpu
@@ -36,6 +37,25 @@ def test_sources(estimator):
     assert found.components_.device.type == "cuda"
     assert found.transform(tensor).device.type == "cuda"
     np.testing.assert_allclose(to_host(found.components_), expected, atol=1e-3)
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "polynomial"])
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        KernelWhitener(3, n_landmarks=50, random_state=0),
+        KernelICA(3, n_landmarks=50, tol=1e-7, random_state=0),
+        KernelSparseCoding(10, tol=1e-3, max_iter=500, random_state=0),
+    ],
+    ids=str,
+)
+def test_kernel_learners(estimator, kernel):
+    rows = X[:3000]
+    expected = estimator.set_params(kernel=kernel).fit(rows).transform(rows)
+    tensor = torch.asarray(rows, device="cuda")
+    found = estimator.fit(tensor).transform(tensor)
+    assert found.device.type == "cuda"
+    np.testing.assert_allclose(to_host(found), expected, atol=0.02 * np.abs(expected).max())
 
 
 def test_density():

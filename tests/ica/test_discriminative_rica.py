@@ -33,7 +33,7 @@ def small(n_components=6, **settings):
 def objective_terms(rica, X, y):
     """The terms of the objective from every row, by their equations (2) and (10)."""
     W, S = rica.components_, rica.transform(X)
-    t = max(1, len(W) / W.shape[1]) if rica.unit_norm else 1
+    t = max(1, len(W) / W.shape[1]) if rica.unit_norm == "tight" else 1
     reconstruction = ((S @ W / t - (X - rica.mean_)) ** 2).sum(axis=1).mean()
     penalty = rica.sparsity * np.log(np.cosh(S)).sum(axis=1).mean()
     d = 0.0
@@ -49,7 +49,7 @@ def objective_terms(rica, X, y):
 
 
 @pytest.mark.filterwarnings("ignore:eta=:UserWarning")
-@pytest.mark.parametrize("unit_norm", [True, False])
+@pytest.mark.parametrize("unit_norm", ["tight", True, False])
 @pytest.mark.parametrize("constraint", ["both", "inhomogeneous"])
 @pytest.mark.parametrize("eta", ["auto", 0.5])
 def test_the_objective_falls_and_its_terms_add_up(labelled, constraint, unit_norm, eta):
@@ -322,8 +322,10 @@ def test_missing_values(labelled):
 
 @pytest.mark.parametrize("eta", [0.0, 1.0, 2.0])
 def test_an_eta_that_is_too_small_is_told(labelled, eta):
-    with pytest.warns(UserWarning, match=f"eta={eta:g} is not above the 2 basis vectors"):
+    message = f"eta={eta:g} is not above the 2 basis vectors"
+    with pytest.warns(UserWarning, match=message) as caught:
         small(eta=eta).fit(*labelled)
+    assert caught[0].filename == __file__
 
 
 @pytest.mark.parametrize("eta", ["auto", 2.1])
@@ -334,3 +336,15 @@ def test_an_eta_above_k_is_not(labelled, eta):
 def test_steps_that_are_too_few_are_told(labelled):
     with pytest.warns(ConvergenceWarning, match="after max_iter=2 steps"):
         small(max_iter=2).fit(*labelled)
+
+
+def test_a_start_at_the_clusters_of_every_class(labelled):
+    """With one step and no penalty the filters of a class still point to where its rows are."""
+    X, y = labelled
+    rica = small(9, sparsity=0.0, discrimination=0.0, init="k-means", unit_norm=False, max_iter=1)
+    with pytest.warns(ConvergenceWarning):
+        rica.fit(X, y)
+    again = small(9, sparsity=0.0, discrimination=0.0, init="k-means", unit_norm=False, max_iter=1)
+    with pytest.warns(ConvergenceWarning):
+        again.fit(X, y)
+    np.testing.assert_array_equal(rica.components_, again.components_)

@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.callback import ProgressBar
 from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -258,6 +259,22 @@ def test_tensors_stay_tensors(put, digits, whiten):
 
 
 @quiet
+@pytest.mark.parametrize("kernel", KERNEL_NAMES)
+def test_blocks_sent_through_a_device(digits, kernel):
+    """With torch on the CPU for the device, and rows that are nowhere equal to a centre."""
+    pytest.importorskip("torch")
+    digits = digits + np.random.default_rng(0).uniform(size=digits.shape)
+    settings = {"kernel": kernel, "gamma": 4.0, "max_iter": 4, "random_state": 0}
+    right = KernelRICA(6, **settings).fit(digits)
+    with clusterica.config_context(device="cpu", memory="256KiB"):
+        rica = KernelRICA(6, **settings).fit(digits)
+        S = rica.transform(digits)
+    assert isinstance(S, np.ndarray)
+    np.testing.assert_allclose(rica.objective_history_, right.objective_history_, rtol=1e-7)
+    np.testing.assert_allclose(S, right.transform(digits), atol=1e-6)
+
+
+@quiet
 def test_dask_arrays(digits):
     da = pytest.importorskip("dask.array")
     settings = {"gamma": 4.0, "max_iter": 8, "random_state": 0}
@@ -340,6 +357,33 @@ def test_a_seed_repeats_and_models_survive_files(digits, tmp_path):
 def test_names_of_outputs(digits):
     rica = KernelRICA(3, gamma=4.0, random_state=0).set_output(transform="pandas").fit(digits)
     assert list(rica.transform(digits).columns) == ["kernelrica0", "kernelrica1", "kernelrica2"]
+
+
+@quiet
+@pytest.mark.parametrize("whiten", [False, True])
+def test_progress(digits, whiten):
+    class Seen(ProgressBar):
+        names: list
+
+        def setup(self, estimator, context):
+            self.names = []
+
+        def teardown(self, estimator, context):
+            pass
+
+        def on_fit_task_begin(self, estimator, context):
+            pass
+
+        def on_fit_task_end(self, estimator, context):
+            self.names.append(context.task_name)
+            return False
+
+    seen = Seen()
+    settings = {"gamma": 4.0, "max_iter": 5, "n_landmarks": 30, "random_state": 0}
+    rica = KernelRICA(4, whiten=whiten, **settings).set_callbacks(seen).fit(digits)
+    assert seen.names[-1] == "fit"
+    assert seen.names.count("iteration") >= rica.n_iter_
+    assert ("basis" in seen.names) != whiten
 
 
 def zeros_are_refused(estimator):

@@ -5,13 +5,11 @@ import pytest
 from sklearn.decomposition import sparse_encode
 
 from clusterica.arrays import to_host
-from clusterica.ops import code
 from clusterica.ops.kernel_coding import (
     basis_pull,
     coding_objective,
     coding_sums,
     gram,
-    gram_and_bound,
     kernel_codes,
 )
 from clusterica.ops.kernels import (
@@ -57,8 +55,8 @@ def test_codes_are_those_of_the_lasso_of_mapped_rows(kernel, put, data):
     alpha = 0.1 * float(np.abs(F @ D.T).max())  # λ / 2
     expected = sparse_encode(F, D, algorithm="lasso_lars", alpha=alpha, max_iter=1000)
     settings = SETTINGS | {"sparsity": 2 * alpha, "tol": 1e-9}
-    prepared = gram_and_bound(kernel, put(W))
-    S, gaps = kernel_codes(put(X), put(W), *prepared, kernel=kernel, **settings)
+    G = gram(kernel, put(W))
+    S, gaps = kernel_codes(put(X), put(W), G, kernel=kernel, **settings)
     assert float(to_host(gaps).max()) <= 1e-9
     np.testing.assert_allclose(to_host(S), expected, atol=1e-3 * np.abs(expected).max())
 
@@ -93,10 +91,10 @@ def test_explicit_codes_give_the_objective_of_kernel_rica(kernel, data):
 
 
 def least(kernel, X, W, settings):
-    prepared = gram_and_bound(kernel, W)
-    S = kernel_codes(X, W, *prepared, kernel=kernel, **settings).codes
+    G = gram(kernel, W)
+    S = kernel_codes(X, W, G, kernel=kernel, **settings).codes
     objective = coding_objective(
-        kernel(X, W), prepared[0], S, kernel.diagonal(X), sparsity=settings["sparsity"]
+        kernel(X, W), G, S, kernel.diagonal(X), sparsity=settings["sparsity"]
     )
     return objective.sum()
 
@@ -106,11 +104,11 @@ def least(kernel, X, W, settings):
 def test_the_gradient_by_the_basis_against_finite_differences(kernel, put, data, normalize):
     X, W = data
     rows = X / np.linalg.norm(X, axis=1, keepdims=True) if normalize else X
-    G, bound = gram_and_bound(kernel, put(W))
-    # FISTA, which stands for all devices, does not get as far as the compiled solver.
+    G = gram(kernel, put(W))
+    # Splitting, which stands for all devices, does not get as far as the compiled solver.
     exact = isinstance(put(W), np.ndarray)
     settings = SETTINGS | {"tol": 1e-14 if exact else 1e-10}
-    sums = coding_sums(put(X), put(W), G, bound, kernel=kernel, normalize=normalize, **settings)
+    sums = coding_sums(put(X), put(W), G, kernel=kernel, normalize=normalize, **settings)
     own = basis_pull(kernel, put(W), G, sums.products)
     found = to_host((sums.scale + own.scale)[:, None] * put(W) - sums.vector - own.vector)
     best = SETTINGS | {"tol": 1e-14}
@@ -129,38 +127,12 @@ def test_counts_of_rows_that_reach_and_rows_unsolved(put):
     W = np.array([[0.0, 0.0], [9.0, 9.0]])
     X = np.repeat([[0.1], [0.2], [2.2]], 2, axis=1)
     kernel = Gaussian(1.0)
-    prepared = gram_and_bound(kernel, put(W))
-    sums = coding_sums(put(X), put(W), *prepared, kernel=kernel, normalize=False, **SETTINGS)
+    G = gram(kernel, put(W))
+    sums = coding_sums(put(X), put(W), G, kernel=kernel, normalize=False, **SETTINGS)
     assert to_host(sums.reached).tolist() == [2, 0]  # exp(-2 · 2.2²) is 6e-5
     assert int(sums.unsolved) == 0
     rough = SETTINGS | {"max_iter": 1, "tol": 0.0, "sparsity": 1e-3}
     X, W = np.random.default_rng(0).normal(size=(2, 20, 2))
-    prepared = gram_and_bound(kernel, put(W))
-    sums = coding_sums(put(X), put(W), *prepared, kernel=kernel, normalize=False, **rough)
+    G = gram(kernel, put(W))
+    sums = coding_sums(put(X), put(W), G, kernel=kernel, normalize=False, **rough)
     assert int(sums.unsolved) > 0
-
-
-@pytest.mark.parametrize("kind", ["positive", "signs", "diagonal", "zero", "two blocks"])
-def test_the_bound_is_over_the_largest_eigenvalue_and_near(put, kind):
-    rng = np.random.default_rng()
-    A = rng.normal(size=(30, 10))
-    G = {
-        "positive": np.exp(-0.05 * ((A[:, None] - A[None]) ** 2).sum(axis=2)),
-        "signs": A @ A.T,
-        "diagonal": np.diag(np.arange(30.0)),
-        "zero": np.zeros((4, 4)),
-        "two blocks": np.kron(np.diag([1.0, 3.0]), np.full((5, 5), 0.9)),
-    }[kind]
-    bound = to_host(code.largest_eigenvalue_bound(put(G)))
-    assert bound.shape == (1,)
-    largest = np.linalg.eigvalsh(G)[-1]
-    assert largest * (1 - 1e-12) <= bound[0]
-    assert bound[0] <= largest * {"signs": 3.0}.get(kind, 1.05)
-
-
-def test_the_bound_in_float32_is_an_upper_one(put):
-    A = np.random.default_rng().uniform(size=(200, 5)).astype(np.float32)
-    G = A @ A.T
-    bound = float(to_host(code.largest_eigenvalue_bound(put(G)))[0])
-    largest = np.linalg.eigvalsh(G.astype(np.float64))[-1]
-    assert largest <= bound <= 1.001 * largest

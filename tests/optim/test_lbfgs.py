@@ -109,6 +109,21 @@ def test_without_memory_every_step_is_the_preconditioners():
         assert position.moves == ()
 
 
+def test_without_memory_the_search_begins_near_where_the_last_one_ended():
+    calls = []
+
+    def evaluate(x):
+        calls.append(x)
+        return Evaluation(float(x @ x), 2 * x)
+
+    # A quarter of the move is the first that lowers the objective.
+    solver = LBFGS(evaluate, precondition=lambda g, _: 2.5 * g, memory=0)
+    first = solver.step(solver.start(np.array([1.0, 2.0])))
+    assert (len(calls), first.params.share) == (4, 0.25)
+    solver.step(first.params)
+    assert len(calls) == 6
+
+
 def test_no_row_moves_farther_than_it_may():
     right = np.array([[5.0, 0.0], [0.0, 1.0]])
     solver = LBFGS(

@@ -15,7 +15,7 @@ from clusterica.arrays._sklearn import Interval, StrOptions
 from clusterica.encoders._base import BaseEncoder
 from clusterica.encoders._sparse import warn_of_gaps
 from clusterica.ops import code
-from clusterica.ops.kernel_coding import gram_and_bound, kernel_codes
+from clusterica.ops.kernel_coding import gram, kernel_codes
 from clusterica.ops.kernels import KERNEL_NAMES, Gaussian, Kernel, make_kernel, median_gamma
 from clusterica.ops.linalg import unit_rows
 
@@ -50,7 +50,7 @@ class KernelSparseEncoder(BaseEncoder):
         Return the positive and the negative parts of the codes as features of their own, twice as many
         as there are atoms: pooled, they would cancel out. False returns the codes with their signs.
     max_iter : int, default=1000
-        Most sweeps over the atoms of a row (NumPy), or gradient steps (other libraries).
+        Most sweeps over the atoms of a row (NumPy), or steps (other libraries).
     tol : float, default=1e-4
         The codes of a row are found when their duality gap is at most this times
         :math:`\tfrac12 k(x, x)`.
@@ -63,6 +63,12 @@ class KernelSparseEncoder(BaseEncoder):
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of the features, where X has them.
+
+    Notes
+    -----
+    On the CPU the codes come from the compiled solver of :class:`SparseEncoder`. On other devices they come
+    from splitting (ADMM) on all rows of a block, since a kernel makes all atoms alike, and gradient steps
+    slow.
 
     See Also
     --------
@@ -126,7 +132,7 @@ class KernelSparseEncoder(BaseEncoder):
         xp = namespace_of(D)
         scale = xp.full(1, self._root_of_gamma(D), dtype=D.dtype, device=D.device)
         W = D * scale
-        return (W, scale, *gram_and_bound(self._unit_kernel(), W))
+        return W, scale, gram(self._unit_kernel(), W)
 
     def n_features_out(self, n_atoms: int) -> int:
         """Return how many features a row has after encoding with so many atoms."""
@@ -172,7 +178,6 @@ def _kernel_lasso(
     W: Array,
     scale: Array,
     G: Array,
-    curvature: Array,
     *,
     kernel: Kernel,
     sparsity: float,
@@ -182,8 +187,6 @@ def _kernel_lasso(
     tol: float,
 ) -> Array:
     X = (unit_rows(X) if normalize else X) * scale
-    S, gaps = kernel_codes(
-        X, W, G, curvature, kernel=kernel, sparsity=sparsity, max_iter=max_iter, tol=tol
-    )
+    S, gaps = kernel_codes(X, W, G, kernel=kernel, sparsity=sparsity, max_iter=max_iter, tol=tol)
     warn_of_gaps(gaps, max_iter=max_iter, tol=tol, name="sparsity")
     return code.split_signs(S) if split_signs else S

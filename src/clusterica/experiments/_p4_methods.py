@@ -74,7 +74,7 @@ def make_learner(name: str, setting: Setting) -> Any:
     """Return the unfitted learner of a method; the number of filters is set by ImageFeatures."""
     weights: dict[str, Any] = {"sparsity": setting.sparsity, "max_iter": setting.max_iter}
     kernel: dict[str, Any] = {"kernel": setting.kernel, "gamma": setting.gamma}
-    init = "k-means" if setting.from_clusters else None
+    init = "k-means" if setting.from_clusters else "gaussian"
     if name == "K-means":
         return SphericalKMeans(max_iter=20, compute_labels=False)
     if name == "RICA":

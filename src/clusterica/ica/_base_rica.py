@@ -27,6 +27,7 @@ from clusterica.arrays._namespace import Array
 from clusterica.arrays._sklearn import Interval, StrOptions
 from clusterica.ica._labels import Labels
 from clusterica.ica._reconstruction import Reconstruction, Supervision, minimize
+from clusterica.ica._starts import cluster_directions
 from clusterica.ops.linalg import combine, project, unit_rows
 from clusterica.ops.moments import Moments
 from clusterica.ops.penalty import PENALTIES, PenaltyFunction
@@ -61,8 +62,8 @@ class BaseRICA(
         "sparsity": [Interval(Real, 0, None, closed="left")],
         "penalty": [StrOptions(set(PENALTIES)), callable],
         "pooling": "no_validation",
-        "unit_norm": ["boolean"],
-        "init": ["array-like", None],
+        "unit_norm": ["boolean", StrOptions({"tight"})],
+        "init": [StrOptions({"gaussian", "k-means"}), "array-like"],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
         "random_state": ["random_state", np.random.Generator],
@@ -71,7 +72,7 @@ class BaseRICA(
     sparsity: float
     penalty: Any
     pooling: Any
-    unit_norm: bool
+    unit_norm: bool | str
     init: Any
     max_iter: int
     tol: float
@@ -97,8 +98,9 @@ class BaseRICA(
         rows = check_rows(self, X, reset=True, min_rows=2)
         K = self._n_components(rows, y)
         labels = self._check_labels(rows, y, K)
-        penalty, W = self._penalty(K), self._start(rows, K)
+        penalty = self._penalty(K)
         with worker_pool():
+            W = self._start(rows, K, labels)
             progress = fit_progress(self, self.max_iter, X=X, y=y)
             total = host_moments(rows)
             null = null_directions(total.second, rows.dtype)
@@ -173,14 +175,26 @@ class BaseRICA(
         self, rows: Rows, total: Moments, penalty: PenaltyFunction, null: np.ndarray
     ) -> Reconstruction:
         covariance, weight = total.second / total.n, float(self.sparsity)
+        tight = self.unit_norm == "tight"
         return Reconstruction(
-            rows, total.first, covariance, penalty, weight, bool(self.unit_norm), null
+            rows,
+            total.first,
+            covariance,
+            penalty,
+            weight,
+            unit_norm=bool(self.unit_norm),
+            null=null if tight else null[:0],
+            tight=tight,
         )
 
-    def _start(self, rows: Rows, K: int) -> np.ndarray:
+    def _start(self, rows: Rows, K: int, labels: Labels | None = None) -> np.ndarray:
         """Return the basis to begin with, in float64 on the host."""
-        if self.init is None:
-            W = unit_rows(as_generator(self.random_state).normal(size=(K, rows.n_features)))
+        if isinstance(self.init, str):
+            rng = as_generator(self.random_state)
+            if self.init == "k-means":
+                W = cluster_directions(rows, K, labels, rng)
+            else:
+                W = unit_rows(rng.normal(size=(K, rows.n_features)))
             # So that W x has the size of x, about.
             return W if self.unit_norm else W * min(1.0, np.sqrt(rows.n_features / K))
         W = np.array(to_host(self.init), dtype=np.float64)

@@ -47,11 +47,11 @@ class DiscriminativeRICA(BaseRICA):
         As in :class:`RICA`.
     pooling : {"1d", "2d"}, array-like of shape (n_components,), pooling object or None, default=None
         As in :class:`RICA`.
-    unit_norm : bool, default=True
-        Keep every row of W at length one, with t as in :class:`RICA`. Then :math:`\eta \|s\|^2`, which
-        otherwise only shrinks codes, is the same for all bases of white data.
-    init : array-like of shape (n_components, n_features) or None, default=None
-        Where to begin, ordered by class; None is at random.
+    unit_norm : {"tight", True, False}, default="tight"
+        As in :class:`RICA`. With unit length :math:`\eta \|s\|^2`, which otherwise only shrinks codes, is the
+        same for all bases of white data.
+    init : {"gaussian", "k-means"} or array-like of shape (n_components, n_features), default="gaussian"
+        Where to begin, ordered by class; "k-means" clusters every class apart.
     max_iter : int, default=200
         Most steps of L-BFGS.
     tol : float, default=1e-6
@@ -130,8 +130,8 @@ class DiscriminativeRICA(BaseRICA):
         constraint: str = "both",
         penalty: Any = "logcosh",
         pooling: Any = None,
-        unit_norm: bool = True,
-        init: Any = None,
+        unit_norm: bool | str = "tight",
+        init: Any = "gaussian",
         max_iter: int = 200,
         tol: float = 1e-6,
         random_state: Any = None,

@@ -30,7 +30,7 @@ from clusterica.ops.kernel_coding import (
     CodingSums,
     basis_pull,
     coding_sums,
-    gram_and_bound,
+    gram,
     kernel_codes,
     metric,
 )
@@ -239,7 +239,7 @@ class KernelSparseCoding(
             tol=_SHARE_OF_TOL * self.tol,
         )
         row_bytes = _row_bytes(rows, W.shape[0])
-        return map_rows(fn, rows, W, *gram_and_bound(self.kernel_, W), row_bytes=row_bytes)
+        return map_rows(fn, rows, W, gram(self.kernel_, W), row_bytes=row_bytes)
 
     def _start(
         self, rows: Rows, sample: np.ndarray, n: int, rng: np.random.Generator, progress: Progress
@@ -291,12 +291,11 @@ class KernelSparseCoding(
             tol=_SHARE_OF_TOL * self.tol,
         )
         placed = rows.place(W.astype(rows.dtype))
-        params = (placed, *gram_and_bound(self.kernel_, placed))
-        total = map_reduce(fn, rows, *params, row_bytes=_row_bytes(rows, len(W)))
+        G = gram(self.kernel_, placed)
+        total = map_reduce(fn, rows, placed, G, row_bytes=_row_bytes(rows, len(W)))
         sums = CodingSums(*(to_host(value) for value in total))
         V = W.astype(rows.dtype).astype(np.float64)  # the basis that the rows have seen
-        G = gram_and_bound(self.kernel_, V)[0]
-        own = basis_pull(self.kernel_, V, G, sums.products)
+        own = basis_pull(self.kernel_, V, gram(self.kernel_, V), sums.products)
         gradient = sums.scale[:, None] * V - sums.vector + own.gradient(V)
         return Evaluation(float(sums.objective) / rows.n_rows, gradient / rows.n_rows, sums)
 
@@ -316,7 +315,7 @@ class KernelSparseCoding(
         if float(sums.unsolved) > 0:
             warnings.warn(
                 f"the codes of {float(sums.unsolved):.0f} of {rows.n_rows} rows did not reach a relative "
-                f"duality gap of {_SHARE_OF_TOL * self.tol:g}; raise tol or sparsity",
+                f"duality gap of tol={self.tol:g}; raise tol or sparsity",
                 ConvergenceWarning,
                 stacklevel=4,
             )
@@ -348,7 +347,6 @@ def _codes(
     X: Array,
     W: Array,
     G: Array,
-    curvature: Array,
     *,
     kernel: Kernel,
     sparsity: float,
@@ -357,7 +355,7 @@ def _codes(
 ) -> Array:
     X = unit_rows(X) if normalize else X
     return kernel_codes(
-        X, W, G, curvature, kernel=kernel, sparsity=sparsity, max_iter=_MOST_CODE_STEPS, tol=tol
+        X, W, G, kernel=kernel, sparsity=sparsity, max_iter=_MOST_CODE_STEPS, tol=tol
     ).codes
 
 

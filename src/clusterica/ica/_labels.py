@@ -71,7 +71,7 @@ def make_discrimination(
             f"eta={weight:g} is not above the {k} basis vectors of a class: the discrimination term is not "
             "convex in the codes then, and may pull them to infinity; eta='auto' is safe",
             UserWarning,
-            stacklevel=4,
+            stacklevel=6,  # who called fit
         )
     return Discrimination(n_classes, weight, homogeneous=both)
 

@@ -56,6 +56,8 @@ class Reconstruction:
         Orthonormal directions that unit vectors are kept out of.
     supervision : Supervision, optional
         The part with labels.
+    tight : bool, default=True
+        Whether t is K / n for more unit vectors than features; else it is 1.
     """
 
     rows: Rows
@@ -66,6 +68,7 @@ class Reconstruction:
     unit_norm: bool
     null: np.ndarray
     supervision: Supervision | None = None
+    tight: bool = True
 
     def evaluate(self, W: np.ndarray) -> Evaluation:
         """Return the objective, its gradient (tangent to the unit vectors) and the terms, as extra."""
@@ -94,7 +97,7 @@ class Reconstruction:
         return unit_rows(self._within(W), unit_rows(W)) if self.unit_norm else W
 
     def _tightness(self, W: np.ndarray) -> float:
-        return max(1.0, len(W) / W.shape[1]) if self.unit_norm else 1.0
+        return max(1.0, len(W) / W.shape[1]) if self.unit_norm and self.tight else 1.0
 
     def _within(self, V: np.ndarray) -> np.ndarray:
         """Return rows without their part along which the data does not vary."""

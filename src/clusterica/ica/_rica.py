@@ -50,15 +50,17 @@ class RICA(BaseRICA):
     signs : array-like of shape (n_components,) or None, default=None
         The :math:`\sigma_j`: 1 for a component with heavy tails (sparse), -1 for one with light tails. None
         is 1 for all.
-    unit_norm : bool, default=True
-        Keep every row of W at length one, as [1]_ does. K unit vectors that point evenly in all of n
-        directions have :math:`W^\top W = (K/n) I`, so that for K > n the reconstruction has t = K / n; and
-        filters are kept out of directions in which the data does not vary. Otherwise most of an
-        overcomplete basis would point to where the data varies least, where it costs nothing. False is the
-        plain objective, t = 1 and lengths free: of more filters than features it needs about as many as
-        features, and lets the others shrink to nothing.
-    init : array-like of shape (n_components, n_features) or None, default=None
-        Where to begin; None is at random.
+    unit_norm : {"tight", True, False}, default="tight"
+        Whether every row of W has length one. K unit vectors that point evenly in all of n directions have
+        :math:`W^\top W = (K/n) I`, so that for K > n "tight" reconstructs with t = K / n, and keeps filters
+        out of directions in which the data does not vary. True is the same with t = 1, as [1]_ and MATLAB
+        have it: most of an overcomplete basis then points to where the data varies least, where it costs
+        nothing. False is the plain objective, t = 1 and lengths free: of more filters than features it
+        needs about as many as features, and lets the others shrink to nothing.
+    init : {"gaussian", "k-means"} or array-like of shape (n_components, n_features), default="gaussian"
+        Where to begin: at random directions, at those in which the data clusters, or at given ones. Far from
+        the end of the descent an overcomplete basis is as varied as its start; at the end many filters are
+        copies of others.
     max_iter : int, default=200
         Most steps of L-BFGS.
     tol : float, default=1e-6
@@ -130,8 +132,8 @@ class RICA(BaseRICA):
         penalty: Any = "logcosh",
         pooling: Any = None,
         signs: Any = None,
-        unit_norm: bool = True,
-        init: Any = None,
+        unit_norm: bool | str = "tight",
+        init: Any = "gaussian",
         max_iter: int = 200,
         tol: float = 1e-6,
         random_state: Any = None,

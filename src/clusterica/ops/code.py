@@ -124,73 +124,26 @@ def lasso(
     tol : float
         A row is done when its duality gap is at most tol times ``0.5 |x|^2``, the objective of s = 0.
     """
-    args = (X @ D.T, row_energies(X), G, curvature)
-    return lasso_of_gram(*args, alpha=alpha, max_iter=max_iter, tol=tol)
+    if is_host_array(X):
+        args = (X @ D.T, row_energies(X), G)
+        return LassoCodes(*cpu_lasso.lasso(*args, alpha=alpha, max_iter=max_iter, tol=tol))
+    return lasso_reference(X, D, G, curvature, alpha=alpha, max_iter=max_iter, tol=tol)
 
 
 def lasso_reference(
     X: Array, D: Array, G: Array, curvature: Array, *, alpha: float, max_iter: int, tol: float
-) -> LassoCodes:
-    """The text that the compiled twin is tested against."""
-    args = (X @ D.T, row_energies(X), G, curvature)
-    return lasso_of_gram_reference(*args, alpha=alpha, max_iter=max_iter, tol=tol)
-
-
-def lasso_of_gram(
-    B: Array,
-    energies: Array,
-    G: Array,
-    curvature: Array,
-    *,
-    alpha: float,
-    max_iter: int,
-    tol: float,
-) -> LassoCodes:
-    """Return the codes that minimise ``0.5 |x - Dᵀ s|^2 + alpha |s|_1``, from products alone.
-
-    Rows and atoms may so be those that a kernel maps to, ``<x, d> = k(x, d)``.
-
-    Parameters
-    ----------
-    B : (n_rows, n_atoms) array
-        The products ``<x, d>`` of rows and atoms.
-    energies : (n_rows,) array
-        The squared lengths ``<x, x>``.
-    G : (n_atoms, n_atoms) array
-        The products of atoms.
-    curvature : (1,) array
-        The largest eigenvalue of G, or an upper bound of it; see `largest_eigenvalue_bound`.
-    alpha, max_iter, tol
-        As in `lasso`.
-    """
-    if is_host_array(B):
-        args = (B, energies, G)
-        return LassoCodes(*cpu_lasso.lasso(*args, alpha=alpha, max_iter=max_iter, tol=tol))
-    return lasso_of_gram_reference(
-        B, energies, G, curvature, alpha=alpha, max_iter=max_iter, tol=tol
-    )
-
-
-def lasso_of_gram_reference(
-    B: Array,
-    energies: Array,
-    G: Array,
-    curvature: Array,
-    *,
-    alpha: float,
-    max_iter: int,
-    tol: float,
 ) -> LassoCodes:
     """FISTA on all rows at once; rows leave the batch when they are done.
 
     Where the momentum points uphill it starts anew, row by row (O'Donoghue and Candès, 2015), which
     makes the convergence linear.
     """
-    xp = namespace_of(B)
+    xp = namespace_of(X)
     step = 1 / xp.where(curvature > 0, curvature, 1)
+    B, energies = X @ D.T, row_energies(X)
     S = Y = xp.zeros_like(B)
     t = xp.ones_like(B[:, :1])
-    where, done = xp.arange(B.shape[0], device=B.device), []
+    where, done = xp.arange(X.shape[0], device=X.device), []
     for i in range(max_iter):
         V = Y + step * (B - Y @ G)
         last, S = S, V - xp.clip(V, min=-alpha * step, max=alpha * step)
@@ -214,24 +167,6 @@ def lasso_of_gram_reference(
     where, S, gaps = (xp.concat(parts, axis=0) for parts in zip(*done, strict=True))
     order = xp.argsort(where)
     return LassoCodes(xp.take(S, order, axis=0), xp.take(gaps, order, axis=0))
-
-
-def largest_eigenvalue_bound(G: Array, *, n_steps: int = 20) -> Array:
-    """Return an upper bound of the largest eigenvalue of a Gram matrix, of shape (1,), in a few products.
-
-    No positive vector v has ``max (|G| v)_i / v_i`` under it (Collatz and Wielandt). It is tight where v
-    is the leading eigenvector of the sizes of G, to which the steps lead, and no entry of G is negative.
-    """
-    xp = namespace_of(G)
-    size = xp.abs(G)
-    v = xp.ones(G.shape[0], dtype=G.dtype, device=G.device)
-    for _ in range(n_steps):
-        v = size @ v
-        v = xp.clip(v / xp.clip(xp.max(v), min=float(xp.finfo(G.dtype).smallest_normal)), min=1e-3)
-    # The length of all entries is another bound, better where signs are mixed.
-    bound = xp.minimum(xp.max((size @ v) / v), xp.sqrt(xp.sum(G * G)))
-    # Rounding of the products must not take it under the eigenvalue.
-    return xp.reshape(bound, (1,)) * (1 + 16 * float(xp.finfo(G.dtype).eps))
 
 
 def duality_gaps(S: Array, B: Array, Q: Array, energies: Array, alpha: float) -> Array:

@@ -13,12 +13,14 @@ import numpy as np
 
 from clusterica.arrays import namespace_of
 from clusterica.arrays._namespace import Array
-from clusterica.ops.code import LassoCodes, largest_eigenvalue_bound, lasso_of_gram
+from clusterica.ops.code import LassoCodes
+from clusterica.ops.gram_lasso import lasso_of_gram
 from clusterica.ops.kernels import Kernel, Pull
 from clusterica.ops.linalg import unit_rows
 
 # A basis vector that no row is this much like is dead.
 DEAD = 0.01
+_ROUGH = 10
 
 
 class CodingSums(NamedTuple):
@@ -35,7 +37,7 @@ class CodingSums(NamedTuple):
     reached: Array
     """How many rows have a k(w, x) of 0.01 or more, shape (n_basis,)."""
     unsolved: Array
-    """How many rows have codes whose duality gap is over tol."""
+    """How many rows have codes whose duality gap is over ten times tol."""
 
 
 def gram(kernel: Kernel, W: Array) -> Array:
@@ -45,12 +47,6 @@ def gram(kernel: Kernel, W: Array) -> Array:
     G = (G + G.T) / 2
     own = xp.eye(W.shape[0], dtype=xp.bool, device=W.device)
     return xp.where(own, kernel.diagonal(W)[:, None], G)
-
-
-def gram_and_bound(kernel: Kernel, W: Array) -> tuple[Array, Array]:
-    """Return the Gram matrix of a basis, and an upper bound of its largest eigenvalue, of shape (1,)."""
-    G = gram(kernel, W)
-    return G, largest_eigenvalue_bound(G)
 
 
 def coding_objective(
@@ -81,7 +77,6 @@ def kernel_codes(
     X: Array,
     W: Array,
     G: Array,
-    curvature: Array,
     *,
     kernel: Kernel,
     sparsity: float,
@@ -94,15 +89,15 @@ def kernel_codes(
     ----------
     X : (n_rows, n_features) array
     W : (n_basis, n_features) array
-    G, curvature : arrays
-        What `gram_and_bound` returns for W.
+    G : (n_basis, n_basis) array
+        What `gram` returns for W.
     kernel : Kernel
     sparsity : float
         The λ. The lasso has half of the squared distance, so that its alpha is λ / 2.
     max_iter, tol
-        As in :func:`clusterica.ops.code.lasso`.
+        As in :func:`clusterica.ops.gram_lasso.lasso_of_gram`.
     """
-    args = (kernel(X, W), kernel.diagonal(X), G, curvature)
+    args = (kernel(X, W), kernel.diagonal(X), G)
     return lasso_of_gram(*args, alpha=sparsity / 2, max_iter=max_iter, tol=tol)
 
 
@@ -110,7 +105,6 @@ def coding_sums(
     X: Array,
     W: Array,
     G: Array,
-    curvature: Array,
     *,
     kernel: Kernel,
     sparsity: float,
@@ -125,9 +119,8 @@ def coding_sums(
     xp = namespace_of(X)
     X = unit_rows(X) if normalize else X
     values, energies = kernel(X, W), kernel.diagonal(X)
-    S, gaps = lasso_of_gram(
-        values, energies, G, curvature, alpha=sparsity / 2, max_iter=max_iter, tol=tol
-    )
+    args = (values, energies, G)
+    S, gaps = lasso_of_gram(*args, alpha=sparsity / 2, max_iter=max_iter, tol=tol)
     pull = kernel.pull(X, W, values, -2 * S)
     return CodingSums(
         xp.sum(coding_objective(values, G, S, energies, sparsity=sparsity), dtype=xp.float64),
@@ -135,7 +128,7 @@ def coding_sums(
         pull.vector,
         S.T @ S,
         xp.sum(xp.astype(values >= DEAD, xp.int64), axis=0),
-        xp.sum(xp.astype(gaps > tol, xp.int64)),
+        xp.sum(xp.astype(gaps > _ROUGH * tol, xp.int64)),
     )
 
 

@@ -16,7 +16,6 @@ from clusterica.arrays import namespace_of
 from clusterica.arrays._namespace import Array
 from clusterica.ops.linalg import row_energies
 
-
 _MOST_TRIED = 50  # features that check_kernel compares derivatives by
 
 
@@ -386,7 +385,9 @@ def check_kernel(kernel: Kernel, *, n_features: int = 5, tol: float = 1e-5) -> N
     rng = np.random.default_rng(0)
     X, W = (rng.normal(size=(n, n_features)) for n in (7, 4))
     X, W = (A / np.linalg.norm(A, axis=1, keepdims=True) for A in (X, W))
-    W *= np.array([[0.6], [0.8], [1.0], [1.2]])  # a basis that is learned need not be of unit length
+    W *= np.array(
+        [[0.6], [0.8], [1.0], [1.2]]
+    )  # a basis that is learned need not be of unit length
     Q, q = rng.normal(size=(7, 4)), rng.normal(size=4)
     values, diagonal = kernel(X, W), kernel.diagonal(W)
     _check_values("the kernel", values, (7, 4))

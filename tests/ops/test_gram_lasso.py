@@ -1,0 +1,77 @@
+"""The lasso from products: both solvers, sparse and dense codes, atoms that are all alike, few steps."""
+
+import numpy as np
+import pytest
+from sklearn.decomposition import sparse_encode
+
+from clusterica.arrays import to_host
+from clusterica.ops import gram_lasso
+from clusterica.ops.gram_lasso import lasso_of_gram, lasso_of_gram_reference
+from clusterica.ops.kernels import Gaussian
+
+
+def problem(seed=None, n=40, k=9, d=4):
+    rng = np.random.default_rng(seed)
+    X, D = rng.normal(size=(n, d)), rng.normal(size=(k, d))
+    return X, D, X @ D.T, (X**2).sum(axis=1), D @ D.T
+
+
+def objective(S, B, G, alpha):
+    return 0.5 * (S * (S @ G)).sum(axis=1) - (S * B).sum(axis=1) + alpha * np.abs(S).sum(axis=1)
+
+
+@pytest.mark.parametrize("alpha", [0.05, 1.0])
+@pytest.mark.parametrize("op", [lasso_of_gram, lasso_of_gram_reference])
+def test_against_scikit_learn(put, alpha, op):
+    X, D, B, energies, G = problem()
+    expected = sparse_encode(X, D, algorithm="lasso_cd", alpha=alpha, max_iter=100_000)
+    args = (put(a) for a in (B, energies, G))
+    S, gaps = op(*args, alpha=alpha, max_iter=50_000, tol=1e-10)
+    assert type(S) is type(put(B))
+    assert to_host(gaps).max() <= 1e-10
+    np.testing.assert_allclose(to_host(S), expected, atol=2e-3)
+
+
+def test_splitting_in_few_steps_where_atoms_are_alike(put):
+    """Products of a wide kernel are all near one, which takes gradient steps thousands."""
+    rng = np.random.default_rng(0)
+    X, W = rng.normal(size=(60, 6)), rng.normal(size=(30, 6))
+    kernel = Gaussian(0.02)
+    B, G = (put(kernel(A, W).astype(np.float32)) for A in (X, W))
+    energies = put(np.ones(60, np.float32))
+    gaps = lasso_of_gram_reference(B, energies, G, alpha=0.01, max_iter=300, tol=1e-4).gaps
+    assert to_host(gaps).max() <= 1e-4
+
+
+def test_dense_codes_are_found_by_splitting_and_are_the_same(monkeypatch):
+    rng = np.random.default_rng(0)
+    X, W = rng.normal(size=(64, 30)), rng.normal(size=(120, 30))
+    kernel = Gaussian(0.02)
+    args = kernel(X, W), np.ones(64), kernel(W, W)
+    settings = {"alpha": 1e-3, "max_iter": 2000, "tol": 1e-9}
+    dense = lasso_of_gram(*args, **settings)
+    assert gram_lasso._is_dense(*args, 1e-3)
+    assert not gram_lasso._is_dense(*args, 0.1)
+    monkeypatch.setattr(gram_lasso, "_MANY", 1000)
+    compiled = lasso_of_gram(*args, **settings)
+    assert max(dense.gaps.max(), compiled.gaps.max()) <= 1e-9
+    assert (compiled.codes != 0).sum(axis=1).mean() > 64
+    np.testing.assert_allclose(dense.codes, compiled.codes, atol=1e-3)
+
+
+def test_few_steps_give_codes_and_the_gap_that_is_left(put):
+    _, _, B, energies, G = problem(seed=0)
+    best = lasso_of_gram(B, energies, G, alpha=0.1, max_iter=10_000, tol=1e-12).codes
+    args = (put(a) for a in (B, energies, G))
+    S, gaps = lasso_of_gram_reference(*args, alpha=0.1, max_iter=12, tol=0.0)
+    S, gaps = to_host(S), to_host(gaps)
+    excess = objective(S, B, G, 0.1) - objective(best, B, G, 0.1)
+    assert (excess <= gaps * energies / 2 + 1e-12).all()
+    assert gaps.max() > 1e-9
+
+
+def test_zeros(put):
+    args = (put(a) for a in (np.zeros((3, 4)), np.zeros(3), np.zeros((4, 4))))
+    S, gaps = lasso_of_gram_reference(*args, alpha=0.2, max_iter=20, tol=1e-9)
+    assert not to_host(S).any()
+    assert not to_host(gaps).any()
