@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -23,15 +24,16 @@ them by ``--data``. Runs on "cuda" were made on one NVIDIA H200.
 
 def section(record: dict[str, Any]) -> list[str]:
     """Return the part of the page about one experiment."""
-    title = f"{record['name']}: {record['title']}"
+    title = _text(f"{record['name']}: {record['title']}")
     minutes = record["seconds"] / 60
     took = f"{record['seconds']:.0f} seconds" if minutes < 3 else f"{minutes:.0f} minutes"
     device = record["settings"].get("device")
     where = f" on {device}" if device else ""
-    lines = [title, "-" * len(title), "", f"{record['paper']}. {record['claim']}", ""]
+    said = _text(f"{record['paper']}. {record['claim']}")
+    lines = [title, "-" * len(title), "", said, ""]
     rows = [[_cell(value) for value in row] for row in record["rows"]]
     lines += rst_table([_cell(c) for c in record["columns"]], rows)
-    lines += [record["note"], "", f"Seed {record['seed']}, {took}{where}.", ""]
+    lines += [_text(record["note"]), "", f"Seed {record['seed']}, {took}{where}.", ""]
     for name in record["pictures"]:
         source = RESULTS / name
         if source.exists():
@@ -43,8 +45,12 @@ def section(record: dict[str, Any]) -> list[str]:
 def _cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.3g}"
-    # A star or a bar would be taken for markup.
-    return str(value).replace("*", r"\*").replace("|", r"\|") or r"\ "
+    return _text(str(value)) or r"\ "
+
+
+def _text(words: str) -> str:
+    """Return words of which none is taken for markup: a star, a bar or a backtick is what it is."""
+    return re.sub(r"([\\*|`])", r"\\\1", words)
 
 
 def main() -> None:

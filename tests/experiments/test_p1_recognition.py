@@ -104,38 +104,6 @@ def test_table_3_saves_the_models_it_scored(reproduced):
         np.testing.assert_allclose(score, accuracy, atol=0.002)
 
 
-@pytest.mark.slow
-def test_fourth_paper_triangle_codes_beat_hard_ones(reproduced):
-    found = accuracies(reproduced("P4-table2"))
-    assert found["K-means, triangle"] > found["K-means, hard"] > 0.8
-    assert found["K-means, triangle, 4000"] > 0.95
-
-
-def test_fourth_paper_features_beat_pixels(reproduced):
-    found = reproduced("P4-table3").result.values
-    assert np.mean(found["K-means, triangle"]) > np.mean(found["Raw pixels"]) > 0.85
-
-
-@pytest.mark.parametrize("device", [None, "cpu"])
-def test_fourth_paper_saves_models_of_images(reproduced, tmp_path, device):
-    """A run on a torch device leaves files that score images in NumPy arrays too."""
-    outcome = reproduced("P4-table3")
-    if device is not None:
-        pytest.importorskip("torch")
-        outcome = run("P4-table3", quick=True, output=tmp_path, device=device)
-    folder, values = outcome.json_path.parent, outcome.result.values
-    train, folds, _ = stl10(Context(quick=True))
-    assert train.images.dtype == np.uint8
-    for kind, row in (("pixels", "Raw pixels"), ("triangle", "K-means, triangle")):
-        for i, fold in enumerate(folds):
-            name = f"P4-table3-{kind}-fold{i}.safetensors"
-            assert name in values["models"]
-            model = clusterica.load(folder / name)
-            outside = np.setdiff1d(np.arange(len(train.labels)), fold)
-            hits = model.predict(train.images[outside]) == train.labels[outside]
-            np.testing.assert_allclose(np.mean(hits), values[row][i], atol=0.002)
-
-
 # --- Settings of the pipeline ----------------------------------------------------------------------
 
 

@@ -116,7 +116,6 @@ def test_tensors_and_blocks(put, digits):
         ({"gamma": 0.0}, lambda y: y, "'gamma' parameter"),
         ({"constraint": "none"}, lambda y: y, "'constraint' parameter"),
     ],
-    ids=str,
 )
 def test_bad_input(digits, settings, relabel, message):
     X, y = digits

@@ -309,7 +309,6 @@ class Wrong(Gaussian):
         ({"whiten": True, "n_landmarks": 3}, ValueError, "n_landmarks=3 must be at least"),
         ({"kernel": "histogram-intersection", "normalize": False}, ValueError, "overflows"),
     ],
-    ids=str,
 )
 def test_bad_settings(digits, settings, error, message):
     with pytest.raises(error, match=message):

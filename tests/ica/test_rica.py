@@ -439,9 +439,10 @@ def test_a_start_where_the_rows_cluster(library):
     X = rng.laplace(size=(4000, 1)) * axes[rng.integers(6, size=4000)]
     X = X + 0.01 * rng.normal(size=X.shape)
     given = X if library == "numpy" else pytest.importorskip("torch").asarray(X)
-    near = {}
+    found = {}
     for init in ("gaussian", "k-means"):
-        rica = RICA(18, sparsity=0.0, init=init, tol=1e-2, random_state=0).fit(given)
-        near[init] = np.median(np.abs(np.asarray(rica.components_) @ axes.T).max(axis=1))
-    assert near["k-means"] > 0.98
-    assert near["gaussian"] < 0.9
+        rica = RICA(18, sparsity=0.0, init=init, tol=0.1, random_state=0).fit(given)
+        cosines = np.abs(np.asarray(rica.components_) @ axes.T)
+        found[init] = int((cosines.max(axis=0) > 0.95).sum())  # directions with a filter near them
+    assert found["k-means"] >= 4
+    assert found["gaussian"] <= 1

@@ -32,8 +32,10 @@ from clusterica.encoders import (
 from clusterica.ica import (
     RICA,
     ClusterICA,
+    DiscriminativeKernelRICA,
     DiscriminativeRICA,
     KernelICA,
+    KernelRICA,
     KernelSparseCoding,
     KurtosisPursuit,
     LogCosh,
@@ -59,6 +61,9 @@ MODELS = {
     "CosineKMeans": CosineKMeans(random_state=np.random.RandomState(0)),
     "ClusterICA": ClusterICA(
         refine=LogCosh(), random_state=0, clusterer=sklearn.cluster.KMeans(n_init=1)
+    ),
+    "KernelRICA": KernelRICA(
+        4, kernel=Normalized(Polynomial(2)), max_iter=3, tol=1.0, random_state=0
     ),
     "HardEncoder": HardEncoder(ATOMS),
     "TriangleEncoder": TriangleEncoder(ATOMS),
@@ -127,9 +132,10 @@ def test_one_column(X, tmp_path):
 
 
 @pytest.mark.parametrize("constraint", ["both", "inhomogeneous"])
-def test_filters_of_classes(constraint, X, tmp_path):
+@pytest.mark.parametrize("learner", [DiscriminativeRICA, DiscriminativeKernelRICA])
+def test_filters_of_classes(constraint, learner, X, tmp_path):
     y = np.array(["north", "south"])[(X[:, 0] > 0).astype(int)]
-    model = DiscriminativeRICA(4, constraint=constraint, random_state=0, tol=1e-3).fit(X, y)
+    model = learner(4, constraint=constraint, random_state=0, tol=1e-1).fit(X, y)
     again = there_and_back(model, tmp_path)
     assert_equal(model, again)
     assert_array_equal(again.transform(X), model.transform(X))
@@ -228,6 +234,7 @@ def test_every_estimator_is_tried():
         }
     elsewhere = {
         "DensityClusterer",
+        "DiscriminativeKernelRICA",
         "DiscriminativeRICA",
         "ImageFeatures",
         "LinearSVC",

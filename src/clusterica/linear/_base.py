@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
+from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
 from numbers import Integral, Real
@@ -32,6 +33,7 @@ from clusterica.arrays._namespace import Array
 from clusterica.arrays._sklearn import Interval, fit_context
 from clusterica.linear._kernel import KernelSolver, kernel_bytes
 from clusterica.linear._primal import PrimalSolver
+from clusterica.linear._principal import PrincipalSolver, principal_bytes
 from clusterica.linear._search import Search, climb, held_out
 from clusterica.linear._solvers import Problem, Solution, Solver, Task
 from clusterica.linear._standard import learn_standard, original
@@ -39,6 +41,9 @@ from clusterica.ops.margin import decisions, winners
 from clusterica.optim import Progress, fit_progress
 
 _FEW = 500  # so many rows are solved exactly in no time, at any strength
+# In a search over strengths, more rows than this are worth their eigenvectors: Newton's method takes a
+# factor for every class, fold and strength.
+_FEW_IN_SEARCH = 1500
 _MOST_SOLVES = 130  # of a search, for progress bars
 
 
@@ -95,15 +100,16 @@ class LinearHead(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         rows = check_rows(self, X, reset=True, min_rows=2)
         weights = check_weights(sample_weight, rows)
         self.classes_, codes = self._check_labels(y, rows, weights)
-        few = _few_rows(rows)
-        with worker_pool() if few else nullcontext():
+        total = float(weights.sum(dtype=np.float64))
+        kind = _kind_of_solver(rows, search=self._given_strength(total) is None)
+        with worker_pool() if kind is KernelSolver else nullcontext():
             problem = self._problem(rows, codes, weights)
-            solver: Solver = KernelSolver(problem) if few else PrimalSolver(problem)
+            solver: Solver = kind(problem)
             progress = fit_progress(self, _MOST_SOLVES + 1, X=X, y=y)
-            total = float(weights.sum(dtype=np.float64))
             chosen = self._choose(solver, problem, weights, total, progress)
             shares = (weights / total).astype(rows.dtype)
-            solution = self._solve(solver, chosen, shares, self.tol, progress)
+            task = Task(chosen.C, shares, self.tol, self.max_iter)
+            solution = solver.solve_all([task], [chosen.start], progress)[0]
             self._keep(problem, solver, solution)
         self._name_strength(chosen.C, chosen.search, total)
         progress.end()
@@ -238,14 +244,6 @@ class LinearHead(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
             )
         return mask
 
-    def _solve(
-        self, solver: Solver, chosen: _Chosen, shares: np.ndarray, tol: float, progress: Progress
-    ) -> Solution:
-        part = progress.subtask("strength", self.max_iter)
-        solution = solver.solve(Task(chosen.C, shares, tol, self.max_iter), chosen.start, part)
-        stopped = part.end()
-        return solution._replace(stopped=solution.stopped or stopped)
-
     def _keep(self, problem: Problem, solver: Solver, solution: Solution) -> None:
         """Set the fitted attributes, and warn where the minimum was not reached."""
         W, b = original(problem.standard, *solver.classifiers(solution))
@@ -296,39 +294,40 @@ class _Trial:
     def score(self, step: int, C: float) -> float:
         """Return the share of held-out rows that are given their class, over all folds."""
         near = min(self._solutions, key=lambda s: abs(s - step), default=None)
-        starts = [] if near is None else self._solutions[near]
-        if any(start.stopped for start in starts):
-            return -np.inf  # a callback asked to stop: the rest is not tried
-        solutions: list[Solution] = []
+        starts: list[Solution | None] = [None] * len(self._folds)
+        if near is not None:
+            if any(solution.stopped for solution in self._solutions[near]):
+                return -np.inf  # a callback asked to stop: the rest is not tried
+            starts = [*self._solutions[near]]
+        tasks = [self._task(out, C) for out in self._folds]
+        solutions = self._solver.solve_all(tasks, starts, self._progress)
+        self._solutions[step] = solutions
         right = counted = 0.0
-        for i, out in enumerate(self._folds):
-            start = starts[i] if starts else solutions[-1] if solutions else None
-            solution = self._solve(out, C, start)
-            solutions.append(solution)
+        for out, solution in zip(self._folds, solutions, strict=False):  # fewer where it stopped
             hits = self._solver.predicted(solution)[out] == self._problem.codes[out]
             right += float(self._weights[out] @ hits)
             counted += float(self._weights[out].sum(dtype=np.float64))
-            if solution.stopped:
-                break
-        self._solutions[step] = solutions
         return right / counted
 
     def last(self, step: int) -> Solution:
         """Return a solution of a strength that was tried."""
         return self._solutions[step][-1]
 
-    def _solve(self, out: np.ndarray, C: float, start: Solution | None) -> Solution:
+    def _task(self, out: np.ndarray, C: float) -> Task:
         kept = np.where(out, 0, self._weights)
         shares = (kept / kept.sum(dtype=np.float64)).astype(self._problem.rows.dtype)
         tol = max(self._head.tol, self._solver.search_tol)
-        chosen = _Chosen(C, start, None)
-        return self._head._solve(self._solver, chosen, shares, tol, self._progress)
+        return Task(C, shares, tol, self._head.max_iter)
 
 
-def _few_rows(rows: Rows) -> bool:
-    """Whether to work on the products of rows: for fewer rows than features, or few rows at all."""
-    few = rows.n_rows <= max(rows.n_features, _FEW)
-    return few and kernel_bytes(rows.n_rows) <= rows.memory
+def _kind_of_solver(rows: Rows, *, search: bool) -> Callable[[Problem], Solver]:
+    """Return the solver to use: by features; or by products of rows, for one strength or for many."""
+    n = rows.n_rows
+    if n > max(rows.n_features, _FEW):
+        return PrimalSolver
+    if search and n > _FEW_IN_SEARCH:
+        return PrincipalSolver if principal_bytes(n) <= rows.memory else PrimalSolver
+    return KernelSolver if kernel_bytes(n) <= rows.memory else PrimalSolver
 
 
 def _labels_of_block(X: Array, A: Array, c: Array, about: Array | None, *, classes: Any) -> Array:

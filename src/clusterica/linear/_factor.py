@@ -1,4 +1,4 @@
-"""Solves with one symmetric positive matrix, ``B -> M⁻¹ B``, many times."""
+"""Solves with one symmetric positive matrix, ``B -> M⁻¹ B``, many times or once."""
 
 from __future__ import annotations
 
@@ -30,6 +30,16 @@ def positive_solver(M: Array) -> Callable[[Array], Array]:
     else:
         inverse = xp.linalg.solve(L, identity)
     return lambda B: inverse.T @ (inverse @ B)
+
+
+def solve_positive(M: Array, B: Array) -> Array:
+    """Return ``M⁻¹ B`` for a matrix that is used this once; on the host it is overwritten."""
+    xp = namespace_of(M)
+    if xp is np:
+        return positive_solver(M)(B)
+    if hasattr(xp, "cholesky_solve"):  # not in the array API standard
+        return xp.cholesky_solve(B, xp.linalg.cholesky(M))
+    return xp.linalg.solve(M, B)
 
 
 def add_to_diagonal(M: Array, values: float | Array) -> Array:

@@ -16,17 +16,16 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from clusterica.arrays import map_reduce, map_rows, namespace_of, to_host, worker_pool
+from clusterica.arrays import namespace_of, to_host, worker_pool
 from clusterica.arrays._namespace import Array
-from clusterica.linear._factor import add_to_diagonal, positive_solver
-from clusterica.linear._solvers import Problem, Solution, Task
-from clusterica.linear._standard import standardised_pull, standardised_rows
-from clusterica.ops.margin import weighted_rows, winners
+from clusterica.linear._factor import add_to_diagonal, solve_positive
+from clusterica.linear._products import row_products, sums_of_rows
+from clusterica.linear._solvers import Problem, Solution, Solver, Task
+from clusterica.ops.margin import winners
 from clusterica.optim import LoopState, Progress, Step, iterate
 
 Group = tuple[np.ndarray, np.ndarray]  # targets, and the rows that are active for all of them
 
-_PANEL = 512  # columns of K at a time
 # Up to here the factors, of a third of the rows or so, are small: a GPU spends more time on starting its
 # kernels than the cores of its host need for the work, one core for a class.
 _MOST_ROWS_ON_HOST = 5000
@@ -54,7 +53,7 @@ def kernel_bytes(n_rows: int) -> int:
     return 16 * n_rows * n_rows
 
 
-class KernelSolver:
+class KernelSolver(Solver):
     """Solves for the coefficients of the rows; after two or three walks, the data is not read any more.
 
     K is made where the rows are, once for all strengths and folds. Up to 5,000 rows it is moved to the
@@ -66,10 +65,9 @@ class KernelSolver:
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
-        self.n_passes = 0
         few = problem.rows.n_rows <= _MOST_ROWS_ON_HOST
         self._place: Callable[[Any], Array] = to_host if few else problem.rows.place
-        self._K = self._products()
+        self._K, self.n_passes = row_products(problem, self._place)
         self._signs = np.where(problem.codes[:, None] == problem.targets, 1.0, -1.0)
 
     def solve(self, task: Task, start: Solution | None, progress: Progress | None) -> Solution:
@@ -98,14 +96,8 @@ class KernelSolver:
 
     def classifiers(self, solution: Solution) -> tuple[Array, Array]:
         """Return weights of standardised features, (n_targets, n_features), and intercepts."""
-        problem, duals = self._problem, solution.state
-        rows, about = problem.rows, problem.standard.about
-        a = np.ascontiguousarray(duals.a, dtype=rows.dtype)
-        row_bytes = 0 if about is None else rows.row_nbytes
-        sums = map_reduce(weighted_rows, rows, about, aligned=(a,), row_bytes=row_bytes)
         self.n_passes += 1
-        pull, lift = (rows.place(s) for s in sums)
-        return standardised_pull(problem.standard, pull, lift), duals.b
+        return sums_of_rows(self._problem, solution.state.a), solution.state.b
 
     def predicted(self, solution: Solution) -> np.ndarray:
         """Return the codes of the classes that the solution gives to all rows, on the host."""
@@ -158,10 +150,10 @@ class KernelSolver:
         xp = namespace_of(self._K)
         ridge = self._place(1 / (2 * task.C * task.shares[indices].astype(np.float64)))
         M = xp.take(xp.take(self._K, picked, axis=0), picked, axis=1)
-        solve = positive_solver(add_to_diagonal(M, ridge))
         signs = self._signs[indices[:, None], columns]
         ones = np.ones((len(indices), 1))
-        solved = to_host(solve(self._place(np.concatenate([signs, ones], axis=1))))
+        sides = self._place(np.concatenate([signs, ones], axis=1))
+        solved = to_host(solve_positive(add_to_diagonal(M, ridge), sides))
         by_signs, by_ones = solved[:, :-1], solved[:, -1:]
         if not self._problem.intercept:
             return by_signs, np.zeros(len(columns))
@@ -209,26 +201,6 @@ class KernelSolver:
         """Return the same coefficients with the objective of this task, and a gap not yet known."""
         unknown = np.full(len(self._problem.targets), np.inf)
         return duals._replace(objective=self._objectives(duals, task), gap=unknown)
-
-    def _products(self) -> Array:
-        """Return K in float64, from one walk for every panel of its columns."""
-        problem = self._problem
-        rows, n = problem.rows, problem.rows.n_rows
-        mean, scale = problem.standard.mean, problem.standard.scale
-        K = self._place(np.empty((n, n)))
-        for start in range(0, n, _PANEL):
-            indices = np.arange(start, min(start + _PANEL, n))
-            Z = standardised_rows(rows, problem.standard, indices, np.dtype(np.float64))
-            row_bytes = 2 * 8 * rows.n_features + 8 * len(indices)
-            panel = map_rows(_products_of_block, rows, mean, scale, Z, row_bytes=row_bytes)
-            K[:, start : start + len(indices)] = self._place(panel)
-            self.n_passes += 1
-        return K
-
-
-def _products_of_block(X: Array, mean: Array, scale: Array, Z: Array) -> Array:
-    xp = namespace_of(X)
-    return ((xp.astype(X, xp.float64) - mean) / scale) @ Z.T
 
 
 def _search(

@@ -13,7 +13,7 @@ import numpy as np
 
 from clusterica.arrays import Rows, namespace_of
 from clusterica.arrays._namespace import Array
-from clusterica.linear._factor import add_to_diagonal, positive_solver
+from clusterica.linear._factor import add_to_diagonal, positive_solver, solve_positive
 from clusterica.linear._standard import Standard, standardised_rows
 
 _FEWEST_ROWS = 4096  # few enough to cost little, enough for a thousand directions
@@ -92,9 +92,9 @@ class SampledGram:
         drawn = namespace_of(drawn).take(drawn, order, axis=0)
         Z, T = drawn[:k, :], drawn[k:, :]
         xp = namespace_of(Z)
-        solve = positive_solver(add_to_diagonal(Z @ Z.T, 4 * k * least))
         cross = Z @ T.T
-        left = xp.sum(T * T, axis=1) - xp.sum(cross * solve(cross), axis=0)
+        explained = cross * solve_positive(add_to_diagonal(Z @ Z.T, 4 * k * least), cross)
+        left = xp.sum(T * T, axis=1) - xp.sum(explained, axis=0)
         return max(least, 0.5 * float(xp.mean(left)) / k)
 
     @cached_property

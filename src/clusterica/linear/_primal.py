@@ -10,16 +10,15 @@ import numpy as np
 
 from clusterica.arrays import map_reduce, map_rows, namespace_of, to_host, worker_pool
 from clusterica.arrays._namespace import Array
+from clusterica.linear._descent import descend
 from clusterica.linear._precondition import SampledGram
-from clusterica.linear._solvers import Problem, Solution, Task
+from clusterica.linear._solvers import Problem, Solution, Solver, Task
 from clusterica.linear._standard import affine, standardised_pull
 from clusterica.ops.margin import decisions, margin_sums, winners
-from clusterica.optim import LoopState, ManyLBFGS, Progress, Values, iterate
-
-_LAST_DIGITS = 64  # precisions of the dtype: for float32, 8e-6 of the objective
+from clusterica.optim import ManyLBFGS, Progress, Values
 
 
-class PrimalSolver:
+class PrimalSolver(Solver):
     """Solves for weights and intercepts, in one array of shape (n_targets, n_features + 1).
 
     A step is one walk over the rows; see :class:`clusterica.optim.ManyLBFGS`.
@@ -53,21 +52,14 @@ class PrimalSolver:
         )
         # One pool for the loop only: in it BLAS runs on one thread a block, and outside on all.
         with worker_pool():
-            positions = lbfgs.start(params)
-            done = bool(namespace_of(params).all(lbfgs.done(positions)))
-            loop = LoopState(0, positions, converged=done)
-            result = iterate(lbfgs.step, loop, max_iter=task.max_iter, tol=0.0, progress=progress)
-        end = result.params
-        gap, at_rest = to_host(end.gap), to_host(lbfgs.done(end))
-        # Where no move lowers the objective any more, all the digits of the dtype are used up.
-        close = (gap <= task.tol) | (at_rest & (gap <= _LAST_DIGITS * np.finfo(rows.dtype).eps))
+            end = descend(lbfgs, params, task, progress, float(np.finfo(rows.dtype).eps))
         return Solution(
             state=end.params,
-            objective=to_host(end.values.objective),
-            gap=gap,
-            n_iter=result.n_iter,
-            converged=bool(close.all()),
-            stopped=result.stopped,
+            objective=end.objective,
+            gap=end.gap,
+            n_iter=end.n_iter,
+            converged=bool(end.close.all()),
+            stopped=end.stopped,
         )
 
     def _preconditioner(self, C: float) -> Callable[[Array], Array]:

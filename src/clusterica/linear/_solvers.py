@@ -6,8 +6,9 @@ A head minimises, for every target class, ``0.5 |w|² + C sum_i s_i r_i²`` over
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -52,24 +53,43 @@ class Solution(NamedTuple):
     stopped: bool = False
 
 
-class Solver(Protocol):
+class Solver(ABC):
     """Solves a problem for different strengths and shares, one after the other.
 
     ``search_tol`` is the gap at which a solve is good enough to tell strengths apart by their held-out
-    score.
+    score; ``n_passes`` says how often all rows were read so far.
     """
 
     search_tol: ClassVar[float]
+    n_passes: int
 
+    @abstractmethod
     def solve(self, task: Task, start: Solution | None, progress: Progress | None) -> Solution:
         """Minimise, from where an earlier solution stands if there is one."""
 
+    def solve_all(
+        self, tasks: list[Task], starts: list[Solution | None], progress: Progress
+    ) -> list[Solution]:
+        """Solve tasks that differ in their shares alone, as parts of the progress.
+
+        One after the other: a task without a start begins where the last one ended, and none begins
+        after a callback has asked to stop.
+        """
+        solutions: list[Solution] = []
+        for task, start in zip(tasks, starts, strict=True):
+            part = progress.subtask("strength", task.max_iter)
+            begin = solutions[-1] if start is None and solutions else start
+            solution = self.solve(task, begin, part)
+            stopped = part.end() or solution.stopped
+            solutions.append(solution._replace(stopped=stopped))
+            if stopped:
+                break
+        return solutions
+
+    @abstractmethod
     def classifiers(self, solution: Solution) -> tuple[Array, Array]:
         """Return weights of standardised features, (n_targets, n_features), and intercepts."""
 
+    @abstractmethod
     def predicted(self, solution: Solution) -> np.ndarray:
         """Return the codes of the classes that the solution gives to all rows, on the host."""
-
-    @property
-    def n_passes(self) -> int:
-        """How often all rows were read so far."""

@@ -1,0 +1,127 @@
+"""The tables and figures of P4 hold in their quick versions, and leave models that score images."""
+
+import numpy as np
+import pytest
+
+import clusterica
+from clusterica.experiments import Context, run
+from clusterica.experiments._p4_methods import NAMES, Setting, candidates, make_features
+from clusterica.experiments._recognition import Constants, stl10
+from clusterica.experiments.p4_fig5 import _contrast
+from clusterica.ica import DiscriminativeRICA
+
+pytest.importorskip("matplotlib")
+
+
+@pytest.fixture(scope="module")
+def reproduced(tmp_path_factory):
+    known = {}
+
+    def get(name):
+        if name not in known:
+            known[name] = run(name, quick=True, output=tmp_path_factory.mktemp(name))
+        return known[name]
+
+    return get
+
+
+@pytest.mark.slow
+def test_table_1(reproduced):
+    values = reproduced("P4-table1").result.values
+    assert set(NAMES) < set(values)
+    assert values["RICA"]["best"]["accuracy"] > 0.8
+    for found in values.values():
+        assert found["best"]["validation"] == max(one["validation"] for one in found["tried"])
+
+
+@pytest.mark.slow
+def test_table_2(reproduced):
+    outcome = reproduced("P4-table2")
+    values = outcome.result.values
+    triangle, hard = (values[f"K-means, {kind}"]["accuracy"] for kind in ("triangle", "hard"))
+    assert triangle > hard > 0.8
+    assert values["K-means, triangle, 4000"]["accuracy"] > 0.95
+    for name in NAMES:
+        found = values[name]
+        assert found["best"]["accuracy"] > 0.85
+        assert found["best"]["setting"] in found["tried"]
+        assert found["tried"][found["best"]["setting"]] == max(found["tried"].values())
+    assert len(outcome.result.rows) == 3 + 8 + 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("device", [None, "cpu"])
+def test_table_3_saves_the_models_it_scored(reproduced, tmp_path, device):
+    """A run on a torch device leaves files that score images in NumPy arrays too."""
+    outcome = reproduced("P4-table3")
+    if device is not None:
+        pytest.importorskip("torch")
+        outcome = run("P4-table3", quick=True, output=tmp_path, device=device)
+    folder, best = outcome.json_path.parent, outcome.result.values["best"]
+    assert np.mean(best["K-means, triangle"]["accuracies"]) > 0.9
+    train, folds, _ = stl10(Context(quick=True))
+    for name in ("Raw pixels", "K-means, triangle", "d-RICA", "kRICA"):
+        for i, fold in enumerate(folds):
+            model = clusterica.load(folder / best[name]["models"][i])
+            outside = np.setdiff1d(np.arange(len(train.labels)), fold)
+            hits = model.predict(train.images[outside]) == train.labels[outside]
+            np.testing.assert_allclose(np.mean(hits), best[name]["accuracies"][i], atol=0.005)
+
+
+@pytest.mark.slow
+def test_table_4(reproduced):
+    values = reproduced("P4-table4").result.values
+    assert len(values) == 6
+    for found in values.values():
+        for scores in found.values():
+            assert 0 <= min(scores["accuracies"]) <= 1
+            assert len(scores["accuracies"]) == 2
+
+
+@pytest.mark.parametrize("name", ["P4-fig2", "P4-fig4"])
+def test_figures_over_a_setting(reproduced, name):
+    outcome = reproduced(name)
+    for curve in outcome.result.values.values():
+        assert len(curve) == len(outcome.result.rows)
+    assert outcome.picture_paths[0].stat().st_size > 10_000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["P4-fig1", "P4-fig3"])
+def test_more_figures_over_a_setting(reproduced, name):
+    test_figures_over_a_setting(reproduced, name)
+
+
+def test_the_blocks_of_figure_5(reproduced):
+    outcome = reproduced("P4-fig5")
+    assert min(outcome.result.values["block contrast"].values()) > 1
+    assert outcome.picture_paths[0].stat().st_size > 10_000
+
+
+def test_block_contrast_by_hand():
+    D = np.array([[0.0, 1.0, 4.0], [1.0, 0.0, 2.0], [4.0, 2.0, 0.0]])
+    assert _contrast(D, np.array([0, 0, 1])) == 3.0
+
+
+def test_settings_are_told_apart_in_words():
+    for name in ("K-means", *NAMES):
+        tried = candidates(name, Setting(), quick=False)
+        assert len({str(setting) for setting in tried}) == len(tried) > 1
+        assert candidates(name, Setting(), quick=True) == [tried[0], tried[-1]]
+
+
+def test_what_is_set_reaches_the_learner():
+    setting = Setting(sparsity=0.3, discrimination=0.7, max_iter=9, from_clusters=True)
+    features = make_features(
+        "DRICA",
+        setting,
+        n_filters=8,
+        patch_size=4,
+        n_patches=100,
+        steps=Constants().steps(),
+        seed=0,
+    )
+    learner = features.learner
+    assert isinstance(learner, DiscriminativeRICA)
+    assert (learner.constraint, learner.init) == ("inhomogeneous", "k-means")
+    assert (learner.sparsity, learner.discrimination, learner.max_iter) == (0.3, 0.7, 9)
