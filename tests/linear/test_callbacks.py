@@ -1,6 +1,7 @@
 """Callbacks of scikit-learn see every solve and its iterations, and can stop a fit."""
 
 from clusterica.linear import LinearSVC
+from clusterica.linear._principal import PrincipalSolver
 
 
 class Watcher:
@@ -48,3 +49,15 @@ def test_search_stopped_by_a_callback(tall):
     model = LinearSVC(random_state=0).set_callbacks(watcher).fit(*tall)
     assert watcher.ended.count("strength") == 2
     assert model.C_ == 10
+
+
+def test_folds_solved_together_are_one_task(wide, monkeypatch):
+    kind = "clusterica.linear._base._kind_of_solver"
+    monkeypatch.setattr(kind, lambda rows, *, search: PrincipalSolver)
+    watcher = Watcher()
+    model = LinearSVC(random_state=0).set_callbacks(watcher).fit(*wide)
+    assert watcher.ended.count("strength") == len(model.C_path_) + 1
+    stopping = Watcher(stop_at=3)
+    stopped = LinearSVC(random_state=0).set_callbacks(stopping).fit(*wide)
+    assert stopping.ended.count("strength") == 2
+    assert stopped.C_ == 10

@@ -6,6 +6,7 @@ import pytest
 import clusterica
 from clusterica.arrays import to_host
 from clusterica.linear import LinearSVC
+from clusterica.linear._principal import PrincipalSolver
 
 pytestmark = pytest.mark.gpu
 
@@ -39,3 +40,23 @@ def test_host_rows_streamed_through_the_device(cuda, tall):
         model = LinearSVC(C=30.0).fit(X, y)
     np.testing.assert_allclose(to_host(model.coef_), expected.coef_, atol=1e-2)
     np.testing.assert_allclose(model.objective_, expected.objective_, rtol=1e-5)
+
+
+def test_strength_chosen_in_principal_coordinates(cuda, rng, monkeypatch):
+    X = rng.normal(size=(600, 800)) * np.geomspace(1, 0.03, 800)
+    y = (X[:, :4] + 0.5 * rng.normal(size=(600, 4))).argmax(axis=1)
+    expected = LinearSVC(random_state=0, standardize=False).fit(X, y)
+    kinds = []
+
+    def solver(problem):
+        kinds.append(PrincipalSolver(problem))
+        return kinds[-1]
+
+    monkeypatch.setattr("clusterica.linear._base.PrincipalSolver", solver)
+    model = LinearSVC(random_state=0, standardize=False).fit(cuda(X), y)
+    assert len(kinds) == 1
+    assert model.converged_
+    np.testing.assert_allclose(np.log10(model.C_), np.log10(expected.C_), atol=0.2)
+    np.testing.assert_allclose(
+        model.validation_scores_.max(), expected.validation_scores_.max(), atol=0.01
+    )

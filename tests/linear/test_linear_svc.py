@@ -7,6 +7,9 @@ from sklearn.svm import LinearSVC as ScikitLearnSVC
 
 import clusterica
 from clusterica.linear import LinearSVC
+from clusterica.linear._kernel import KernelSolver
+from clusterica.linear._primal import PrimalSolver
+from clusterica.linear._principal import PrincipalSolver
 
 
 def signs_of(y, model):
@@ -75,15 +78,19 @@ def test_scaling_without_intercept(tall, newton):
 
 
 @pytest.mark.parametrize("shape", ["tall", "wide"])
-def test_both_solvers_agree(request, shape, monkeypatch):
+def test_all_solvers_agree(request, shape, monkeypatch):
     X, y = request.getfixturevalue(shape)
     models = []
-    for few in (True, False):
-        monkeypatch.setattr("clusterica.linear._base._few_rows", lambda rows, few=few: few)
+    for solver in (PrimalSolver, KernelSolver, PrincipalSolver):
+        monkeypatch.setattr(
+            "clusterica.linear._base._kind_of_solver", lambda rows, *, search, kind=solver: kind
+        )
         models.append(LinearSVC(C=30.0, tol=1e-12).fit(X, y))
-    assert models[0].n_passes_ < 4 < models[1].n_passes_
-    np.testing.assert_allclose(models[0].coef_, models[1].coef_, atol=1e-5)
-    np.testing.assert_allclose(models[0].intercept_, models[1].intercept_, atol=1e-4)
+    assert models[1].n_passes_ == models[2].n_passes_ < 4 < models[0].n_passes_
+    for model in models[1:]:
+        assert model.converged_
+        np.testing.assert_allclose(model.coef_, models[0].coef_, atol=1e-5)
+        np.testing.assert_allclose(model.intercept_, models[0].intercept_, atol=1e-4)
 
 
 @pytest.mark.parametrize("shape", ["tall", "wide"])

@@ -29,7 +29,7 @@ from clusterica.arrays import (
     to_host,
     worker_pool,
 )
-from clusterica.arrays._namespace import Array
+from clusterica.arrays._namespace import Array, is_host_array
 from clusterica.arrays._sklearn import Interval, fit_context
 from clusterica.linear._kernel import KernelSolver, kernel_bytes
 from clusterica.linear._primal import PrimalSolver
@@ -41,8 +41,8 @@ from clusterica.ops.margin import decisions, winners
 from clusterica.optim import Progress, fit_progress
 
 _FEW = 500  # so many rows are solved exactly in no time, at any strength
-# In a search over strengths, more rows than this are worth their eigenvectors: Newton's method takes a
-# factor for every class, fold and strength.
+# In a search over strengths, more rows than this are worth their eigenvectors on the host: Newton's method
+# takes a factor for every class, fold and strength. A device finds eigenvectors in no time.
 _FEW_IN_SEARCH = 1500
 _MOST_SOLVES = 130  # of a search, for progress bars
 
@@ -323,9 +323,10 @@ class _Trial:
 def _kind_of_solver(rows: Rows, *, search: bool) -> Callable[[Problem], Solver]:
     """Return the solver to use: by features; or by products of rows, for one strength or for many."""
     n = rows.n_rows
+    few_in_search = _FEW_IN_SEARCH if is_host_array(rows.place(np.zeros(1))) else _FEW
     if n > max(rows.n_features, _FEW):
         return PrimalSolver
-    if search and n > _FEW_IN_SEARCH:
+    if search and n > few_in_search:
         return PrincipalSolver if principal_bytes(n) <= rows.memory else PrimalSolver
     return KernelSolver if kernel_bytes(n) <= rows.memory else PrimalSolver
 

@@ -85,8 +85,11 @@ class LinearSVC(LinearHead):
     -----
     All classes are solved together by L-BFGS, each with step lengths of its own, preconditioned by the
     Gram matrix of a sample of the rows. With fewer rows than features, or 500 at most, it works on the
-    products of rows instead, by Newton's method; up to 5,000 rows it moves these products to the host,
-    where the many small systems are solved sooner than on a GPU. The matrices stay within the memory
+    products of rows instead. For one strength that is Newton's method; up to 5,000 rows it moves these
+    products to the host, where the many small systems are solved sooner than on a GPU. A search over
+    strengths on more than 1,500 rows, or 500 on a device, turns the rows to their principal coordinates
+    once, where L-BFGS has a diagonal preconditioner for every strength and solves all folds together; these
+    solves do not read the rows again, and their iterations are no passes. The matrices stay within the memory
     budget of :func:`clusterica.config_context`; more memory means a better preconditioner and fewer passes.
 
     Mean and variance for standardising are those of all rows, held out ones included.

@@ -1,0 +1,114 @@
+"""The solver in principal coordinates finds the minima and the strengths that Newton's method finds."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+import clusterica
+from clusterica.arrays import as_rows, to_host
+from clusterica.linear import LinearSVC, RidgeHead
+from clusterica.linear._base import _kind_of_solver
+from clusterica.linear._factor import positive_solver, solve_positive
+from clusterica.linear._kernel import KernelSolver
+from clusterica.linear._primal import PrimalSolver
+from clusterica.linear._principal import PrincipalSolver
+
+
+@pytest.fixture
+def use(monkeypatch):
+    """Return a function that makes all heads use one solver."""
+    where = "clusterica.linear._base._kind_of_solver"
+    return lambda kind: monkeypatch.setattr(where, lambda rows, *, search: kind)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("head", [partial(LinearSVC, C=30.0), partial(RidgeHead, alpha=2.0)])
+def test_same_minimum_as_newton(put, use, wide, rng, head, intercept):
+    X, y = wide
+    X[:, 3] = 2.0  # without variance
+    X[7] = X[8]  # a direction less
+    weights = rng.integers(0, 3, size=len(X)).astype(float)
+    use(KernelSolver)
+    expected = head(tol=1e-12, fit_intercept=intercept).fit(X, y, sample_weight=weights)
+    use(PrincipalSolver)
+    placed = put(X)
+    model = head(tol=1e-12, fit_intercept=intercept).fit(placed, y, sample_weight=weights)
+    assert model.converged_
+    assert type(model.coef_) is type(placed)
+    np.testing.assert_allclose(model.objective_, expected.objective_, rtol=1e-9)
+    np.testing.assert_allclose(to_host(model.coef_), expected.coef_, atol=1e-5)
+    np.testing.assert_allclose(to_host(model.intercept_), expected.intercept_, atol=1e-4)
+
+
+@pytest.mark.parametrize(("head", "name"), [(LinearSVC, "C"), (RidgeHead, "alpha")])
+def test_same_strength_as_newton(put, use, wide, head, name):
+    X, y = wide
+    use(KernelSolver)
+    expected = head(random_state=0).fit(X, y)
+    use(PrincipalSolver)
+    model = head(random_state=0).fit(put(X), y)
+    paths = [getattr(m, f"{name}_path_") for m in (model, expected)]
+    # A row that is held out near the border may fall on the other side, and the climb end a step later.
+    steps = [np.round(2 * np.log10(path), 3) for path in paths]
+    common, *where = np.intersect1d(*steps, return_indices=True)
+    scores = [m.validation_scores_[i] for m, i in zip((model, expected), where, strict=True)]
+    assert len(common) >= 5
+    np.testing.assert_allclose(*scores, atol=1.5 / len(X))
+    assert model.n_passes_ == expected.n_passes_
+    assert getattr(model, f"{name}_") == pytest.approx(getattr(expected, f"{name}_"), rel=0.2)
+    np.testing.assert_allclose(to_host(model.coef_), expected.coef_, atol=5e-3)
+
+
+def test_streamed_through_a_device(use, wide):
+    pytest.importorskip("torch")
+    use(PrincipalSolver)
+    X, y = wide
+    expected = LinearSVC(random_state=0).fit(X, y)
+    with clusterica.config_context(device="cpu"):
+        model = LinearSVC(random_state=0).fit(X, y)
+    assert isinstance(model.coef_, np.ndarray)
+    np.testing.assert_allclose(model.coef_, expected.coef_, atol=1e-4)
+
+
+def test_rows_without_any_variance(use):
+    use(PrincipalSolver)
+    model = LinearSVC(C=1.0).fit(np.ones((6, 8)), [0, 0, 0, 0, 1, 1])
+    assert model.converged_
+    np.testing.assert_array_equal(model.coef_, 0)
+    assert model.intercept_[0] == pytest.approx(-1 / 3)
+
+
+@pytest.mark.parametrize(
+    ("shape", "search", "memory", "kind"),
+    [
+        ((400, 300), False, "1GiB", KernelSolver),
+        ((600, 500), True, "1GiB", PrimalSolver),
+        ((1200, 1300), True, "1GiB", KernelSolver),
+        ((1600, 1700), True, "1GiB", PrincipalSolver),
+        ((1600, 1700), False, "1GiB", KernelSolver),
+        ((1600, 1700), True, "60MB", PrimalSolver),
+        ((1600, 1700), False, "60MB", KernelSolver),
+        ((1600, 1700), False, "40MB", PrimalSolver),
+    ],
+)
+def test_which_solver(shape, search, memory, kind):
+    with clusterica.config_context(memory=memory):
+        assert _kind_of_solver(as_rows(np.zeros(shape, np.float32)), search=search) is kind
+
+
+def test_which_solver_on_a_device():
+    xp = pytest.importorskip("array_api_strict")
+    X = xp.zeros((600, 700), device=xp.Device("device1"))
+    assert _kind_of_solver(as_rows(X), search=True) is PrincipalSolver
+    assert _kind_of_solver(as_rows(X), search=False) is KernelSolver
+
+
+def test_solves_with_a_positive_matrix(put, rng):
+    A, B = rng.normal(size=(9, 6)), rng.normal(size=(6, 2))
+    expected = np.linalg.solve(A.T @ A, B)
+    for solved in (
+        solve_positive(put(A.T @ A), put(B)),
+        positive_solver(put(A.T @ A))(put(B)),
+    ):
+        np.testing.assert_allclose(to_host(solved), expected, rtol=1e-8)
