@@ -17,6 +17,8 @@ from clusterica.linear._standard import affine, standardised_pull
 from clusterica.ops.margin import decisions, margin_sums, winners
 from clusterica.optim import ManyLBFGS, Progress, Values
 
+_FEW_NUMBERS = 10**7  # in the rows
+
 
 class PrimalSolver(Solver):
     """Solves for weights and intercepts, in one array of shape (n_targets, n_features + 1).
@@ -51,7 +53,9 @@ class PrimalSolver(Solver):
             noise=4 * float(np.finfo(rows.dtype).eps),
         )
         # One pool for the loop only: in it BLAS runs on one thread a block, and outside on all.
-        with worker_pool():
+        with worker_pool() as pool:
+            if rows.on_host and rows.n_rows * rows.n_features <= _FEW_NUMBERS:
+                pool.limit_blas()  # products so small that threads would mostly wait for each other
             end = descend(lbfgs, params, task, progress, float(np.finfo(rows.dtype).eps))
         return Solution(
             state=end.params,
