@@ -63,6 +63,7 @@ def candidates(name: str, paper: Setting, *, quick: bool) -> list[Setting]:
         paper = paper._replace(max_iter=min(paper.max_iter, 10))
         found = [paper, paper._replace(gamma=3.0), paper._replace(gamma=1.0, sparsity=0.1)]
     elif name in KERNEL:
+        paper = paper._replace(max_iter=min(paper.max_iter, 50))
         narrow = paper._replace(gamma=3.0, max_iter=10)
         few = narrow._replace(max_iter=2)
         found = [paper, narrow, narrow._replace(threshold=0.25), few._replace(threshold=0.25)]
