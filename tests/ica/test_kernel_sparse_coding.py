@@ -12,8 +12,8 @@ from clusterica.arrays import as_rows, device_of, to_host
 from clusterica.encoders import KernelSparseEncoder
 from clusterica.ica import KernelSparseCoding
 from clusterica.images import ImageFeatures
-from clusterica.ops.kernel_coding import coding_objective, gram
-from clusterica.ops.kernels import Gaussian, Linear, Normalized, Polynomial
+from clusterica.ops.kernel_coding import coding_objective
+from clusterica.ops.kernels import Gaussian, Linear, Normalized, Polynomial, gram
 
 
 def expected_failures(estimator):

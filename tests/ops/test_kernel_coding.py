@@ -9,7 +9,6 @@ from clusterica.ops.kernel_coding import (
     basis_pull,
     coding_objective,
     coding_sums,
-    gram,
     kernel_codes,
 )
 from clusterica.ops.kernels import (
@@ -20,6 +19,7 @@ from clusterica.ops.kernels import (
     Linear,
     Normalized,
     Polynomial,
+    gram,
 )
 
 KERNELS = [

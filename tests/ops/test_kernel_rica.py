@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from clusterica.arrays import namespace_of, to_host
+from clusterica.ops import kernel_rica
 from clusterica.ops.discrimination import Discrimination
 from clusterica.ops.kernel_rica import (
     KernelSums,
     Model,
     bend_of,
     codes,
-    gram,
     kernel_sums,
     landscape,
     reached,
@@ -24,6 +24,7 @@ from clusterica.ops.kernels import (
     Linear,
     Normalized,
     Polynomial,
+    gram,
 )
 from clusterica.ops.penalty import TorusPooling, make_penalty
 
@@ -282,3 +283,21 @@ def test_codes_and_how_many_rows_each_vector_reaches(put, problem):
     np.testing.assert_allclose(to_host(codes(put(X), put(W), **settings)), expected)
     (counts,) = reached(put(X), put(W), least=0.5, **settings)
     np.testing.assert_array_equal(to_host(counts), (expected >= 0.5).sum(axis=0))
+
+
+def test_tiles_change_nothing(rng, monkeypatch):
+    """Blocks are cut into tiles on the CPU; labels are cut with them."""
+    X, W, labels = rng.normal(size=(50, 5)), rng.normal(size=(6, 5)), rng.integers(3, size=50)
+    model = Model(
+        Gaussian(0.4),
+        make_penalty("l1", "1d", n_codes=6),
+        0.3,
+        Discrimination(3, 2.5),
+        0.7,
+    )
+    bend = bend_of(gram(model.kernel, W))
+    whole = kernel_sums(X, W, bend, labels, model=model)
+    monkeypatch.setattr(kernel_rica, "_TILE", 6 * 7)
+    cut = kernel_sums(X, W, bend, labels, model=model)
+    for a, b in zip(whole, cut, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12)

@@ -182,3 +182,21 @@ def test_pooling_replaces_the_penalty():
 def test_pools_that_cannot_be(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("signed", [False, True])
+@pytest.mark.parametrize(
+    ("shape", "width"),
+    [((12,), 3), ((7,), 5), ((4,), 3), ((3, 4), 3), ((2, 6), 3), ((6, 2), 3), ((5, 7), 5)],
+)
+def test_the_compiled_pools_agree_with_the_reference(rng, shape, width, signed, dtype):
+    K = int(np.prod(shape))
+    signs = np.where(rng.random(K) < 0.5, 1.0, -1.0) if signed else None
+    penalty = Pooled(TorusPooling(shape, width), signs)
+    S = rng.normal(size=(9, K)).astype(dtype)
+    found, expected = penalty(S), penalty.reference(S)
+    assert found.slopes.dtype == dtype
+    tol = 1e-5 if dtype == np.float32 else 1e-12
+    np.testing.assert_allclose(found.value, expected.value, rtol=tol)
+    np.testing.assert_allclose(found.slopes, expected.slopes, rtol=tol, atol=tol)

@@ -15,8 +15,15 @@ from clusterica.arrays._sklearn import Interval, StrOptions
 from clusterica.encoders._base import BaseEncoder
 from clusterica.encoders._sparse import warn_of_gaps
 from clusterica.ops import code
-from clusterica.ops.kernel_coding import gram, kernel_codes
-from clusterica.ops.kernels import KERNEL_NAMES, Gaussian, Kernel, make_kernel, median_gamma
+from clusterica.ops.kernel_coding import kernel_codes
+from clusterica.ops.kernels import (
+    KERNEL_NAMES,
+    Gaussian,
+    Kernel,
+    gram,
+    make_kernel,
+    median_gamma,
+)
 from clusterica.ops.linalg import unit_rows
 
 

@@ -97,6 +97,7 @@ def evaluate(
     *,
     head: LinearSVC | None = None,
     mirrored: bool = False,
+    mirrored_test: bool = False,
 ) -> Outcome:
     """Learn filters from the training images, train the head on their features, score the test images.
 
@@ -111,19 +112,24 @@ def evaluate(
     mirrored : bool, default=False
         Whether the head also sees the training images mirrored left to right. Then C is chosen on a
         fifth of the images and their mirror images, so that no image is on both sides.
+    mirrored_test : bool, default=False
+        Whether a test image is judged by the sum of its decisions and those of its mirror image.
     """
     head = LinearSVC(C="auto", random_state=0) if head is None else head
     train, test = split.train, split.test
     if mirrored:
-        head.set_params(validation=np.tile(_a_fifth(len(train.labels)), 2))
+        head.set_params(validation=np.tile(a_fifth(len(train.labels)), 2))
     with _clock(train.images) as learn:
         features.fit(train.images, train.labels)
     with _clock(train.images) as encode:
         X, y = encode_training(features, train, mirrored=mirrored)
-        X_test = features.transform(test.images)
+        tests = [test.images, _turned(test.images)] if mirrored_test else [test.images]
+        X_tests = [features.transform(images) for images in tests]
     with _clock(train.images) as fit:
         head.fit(X, y)
-    accuracy = float((to_host(head.predict(X_test)) == test.labels).mean())
+    decisions = sum(to_host(head.decision_function(X_test)) for X_test in X_tests)
+    predicted = head.classes_[np.argmax(decisions, axis=1)]
+    accuracy = float((predicted == test.labels).mean())
     return Outcome(
         accuracy, learn[0], encode[0], fit[0], float(head.C_), X.shape[1], int(head.n_passes_)
     )
@@ -169,6 +175,14 @@ def choose_constants(score: Callable[[Constants], float]) -> tuple[Constants, di
     return best, {f"contrast {c:g}, whitening {w:g}": value for (c, w), value in scores.items()}
 
 
+POOLINGS: dict[str, dict[str, Any]] = {
+    "sum over 2 x 2": {"pooling": "sum", "grid": (2, 2)},
+    "L2 over 2 x 2": {"pooling": "l2", "grid": (2, 2)},
+    "L2 over 1, 2 x 2 and 3 x 3": {"pooling": "l2", "grid": [(1, 1), (2, 2), (3, 3)]},
+}
+"""Ways to pool codes among which validation may choose, as settings of ImageFeatures; P1's first."""
+
+
 def validation_score(
     features: ImageFeatures, train: Labeled, *, seed: int, per_class: int | None = None
 ) -> float:
@@ -180,14 +194,15 @@ def validation_score(
     order = np.random.default_rng([seed, 1]).permutation(len(train.labels))
     cut = len(order) // 5
     held, rest = np.sort(order[:cut]), np.sort(order[cut:])
-    X = features.fit(rows_of(train.images, rest), train.labels[rest]).transform(train.images)
+    features.fit(rows_of(train.images, rest), train.labels[rest])
     if per_class is not None:
         rest = rest[label_subsets(train.labels[rest], per_class, 1, seed)[0]]
-    head = LinearSVC(C="auto", random_state=0).fit(rows_of(X, rest), train.labels[rest])
-    return float((to_host(head.predict(rows_of(X, held))) == train.labels[held]).mean())
+    X, X_held = (features.transform(rows_of(train.images, part)) for part in (rest, held))
+    head = LinearSVC(C="auto", random_state=0).fit(X, train.labels[rest])
+    return float((to_host(head.predict(X_held)) == train.labels[held]).mean())
 
 
-def _a_fifth(n: int) -> np.ndarray:
+def a_fifth(n: int) -> np.ndarray:
     """Return a mask of a fifth of n rows, drawn at random."""
     mask = np.zeros(n, dtype=bool)
     mask[np.random.default_rng(0).permutation(n)[: max(1, n // 5)]] = True
@@ -215,8 +230,13 @@ def encode_training(
     if not mirrored:
         return X, train.labels
     xp = namespace_of(X)
-    turned = namespace_of(train.images).flip(train.images, axis=2)
-    return xp.concat([X, features.transform(turned)], axis=0), np.tile(train.labels, 2)
+    mirrored_X = features.transform(_turned(train.images))
+    return xp.concat([X, mirrored_X], axis=0), np.tile(train.labels, 2)
+
+
+def _turned(images: Any) -> Any:
+    """Return images mirrored left to right."""
+    return namespace_of(images).flip(images, axis=2)
 
 
 def label_subsets(labels: np.ndarray, per_class: int, n: int, seed: int) -> list[np.ndarray]:

@@ -31,7 +31,7 @@ from clusterica.ica._kernel_descent import OPTIMIZERS, Descent, KernelProblem, d
 from clusterica.ica._labels import Labels
 from clusterica.ops.contrast import check_contrast
 from clusterica.ops.kernel_rica import Model, codes, reached
-from clusterica.ops.kernels import KERNEL_NAMES, Gaussian, Kernel
+from clusterica.ops.kernels import DEAD, KERNEL_NAMES, MUCH_DEAD, Gaussian, Kernel
 from clusterica.ops.linalg import unit_rows
 from clusterica.ops.penalty import PENALTIES, PenaltyFunction, make_penalty
 from clusterica.optim import Progress, fit_progress
@@ -39,8 +39,6 @@ from clusterica.preprocessing._kernel_rows import check_directions, exporter, ke
 
 _MANY_ROWS = 20_000  # as many as the start looks at, or more for a large basis
 _ROWS_PER_VECTOR = 100
-_DEAD = 0.01  # a basis vector is dead if no row is as similar as this
-_MUCH_DEAD = 0.05  # share of the basis
 
 
 class BaseKernelRICA(
@@ -187,7 +185,7 @@ class BaseKernelRICA(
         self.reconstruction_error_ = float(found.terms["reconstruction"][-1])
         some = sample[:: max(1, len(sample) // 1000)]
         self.median_similarity_ = float(np.median(self.kernel_(some, W)))
-        fn = partial(reached, kernel=self.kernel_, normalize=self.normalize, least=_DEAD)
+        fn = partial(reached, kernel=self.kernel_, normalize=self.normalize, least=DEAD)
         row_bytes = (rows.n_features + 6 * len(W)) * rows.dtype.itemsize
         self.n_dead_ = int((to_host(map_reduce(fn, rows, W, row_bytes=row_bytes)[0]) == 0).sum())
         if not (found.result.converged or found.result.stopped):
@@ -196,14 +194,14 @@ class BaseKernelRICA(
                 ConvergenceWarning,
                 stacklevel=5,
             )
-        if self.n_dead_ > _MUCH_DEAD * len(W):
+        if self.n_dead_ > MUCH_DEAD * len(W):
             narrower = (
                 f"raise gamma (it is {self.gamma_:.3g}; try {4 * self.gamma_:.3g})"
                 if self.gamma_
                 else "use a narrower kernel, such as 'rbf' with a large gamma"
             )
             warnings.warn(
-                f"{self.n_dead_} of {len(W)} basis vectors are dead: no row has k(w, x) of {_DEAD}; those "
+                f"{self.n_dead_} of {len(W)} basis vectors are dead: no row has k(w, x) of {DEAD}; those "
                 f"that are like the same rows push each other away; {narrower}, fewer n_components, or a "
                 "smaller max_iter",
                 UserWarning,

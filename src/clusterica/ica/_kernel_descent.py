@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from clusterica.arrays import Rows, map_reduce, namespace_of, to_host
-from clusterica.ops.kernel_rica import Model, bend_of, gram, kernel_sums, landscape
+from clusterica.ops.kernel_rica import Model, bend_of, kernel_sums, landscape
+from clusterica.ops.kernels import gram
 from clusterica.optim import LBFGS, Evaluation, LoopResult, LoopState, Progress, iterate
 
 OPTIMIZERS = ("auto", "fixed-point", "lbfgs")

@@ -30,11 +30,10 @@ from clusterica.ops.kernel_coding import (
     CodingSums,
     basis_pull,
     coding_sums,
-    gram,
     kernel_codes,
     metric,
 )
-from clusterica.ops.kernels import KERNEL_NAMES, Kernel, Normalized
+from clusterica.ops.kernels import KERNEL_NAMES, MUCH_DEAD, Kernel, Normalized, gram
 from clusterica.ops.linalg import unit_rows
 from clusterica.optim import (
     LBFGS,
@@ -55,7 +54,6 @@ from clusterica.preprocessing._kernel_rows import (
 # Codes are found this much better than the basis, so that the search along a line is not led by their error.
 _SHARE_OF_TOL = 0.1
 _MOST_CODE_STEPS = 1000
-_MUCH_DEAD = 0.05  # share of the basis
 _LEAST_USE = 0.05  # of a basis vector in the preconditioner, relative to the mean
 
 
@@ -319,7 +317,7 @@ class KernelSparseCoding(
                 ConvergenceWarning,
                 stacklevel=4,
             )
-        if self.n_dead_ > _MUCH_DEAD * len(W):
+        if self.n_dead_ > MUCH_DEAD * len(W):
             warnings.warn(
                 f"{self.n_dead_} of {len(W)} basis vectors are dead: no row has k(w, x) of 0.01; use a "
                 "smaller gamma, such as gamma='median', fewer n_components, or normalize=True",

@@ -15,11 +15,9 @@ from clusterica.arrays import namespace_of
 from clusterica.arrays._namespace import Array
 from clusterica.ops.code import LassoCodes
 from clusterica.ops.gram_lasso import lasso_of_gram
-from clusterica.ops.kernels import Kernel, Pull
+from clusterica.ops.kernels import DEAD, Kernel, Pull
 from clusterica.ops.linalg import unit_rows
 
-# A basis vector that no row is this much like is dead.
-DEAD = 0.01
 _ROUGH = 10
 
 
@@ -38,15 +36,6 @@ class CodingSums(NamedTuple):
     """How many rows have a k(w, x) of 0.01 or more, shape (n_basis,)."""
     unsolved: Array
     """How many rows have codes whose duality gap is over ten times tol."""
-
-
-def gram(kernel: Kernel, W: Array) -> Array:
-    """Return k(w_p, w_q), shape (n_basis, n_basis): symmetric, and exact on the diagonal."""
-    xp = namespace_of(W)
-    G = kernel(W, W)
-    G = (G + G.T) / 2
-    own = xp.eye(W.shape[0], dtype=xp.bool, device=W.device)
-    return xp.where(own, kernel.diagonal(W)[:, None], G)
 
 
 def coding_objective(

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from clusterica.arrays import namespace_of, to_host
-from clusterica.arrays._namespace import Array
+from clusterica.arrays._namespace import Array, is_host_array
 from clusterica.ops.discrimination import Discrimination
-from clusterica.ops.kernels import Kernel, Pull
+from clusterica.ops.kernels import Kernel, Pull, gram
 from clusterica.ops.linalg import unit_rows
 from clusterica.ops.penalty import Elementwise, PenaltyFunction
+
+_TILE = 2**17  # numbers in the codes of a tile
 
 
 class Model(NamedTuple):
@@ -77,6 +81,25 @@ def kernel_sums(
     model : Model
         The terms of the objective.
     """
+    # Tiles small enough for the cache, but with half as many rows as the moment has: it is written for each.
+    size = max(_TILE // W.shape[0], W.shape[0] // 2)
+    if not is_host_array(X) or X.shape[0] <= size:
+        return _kernel_sums(X, W, bend, labels, model)
+    total: list[np.ndarray] | None = None
+    for start in range(0, X.shape[0], size):
+        part = slice(start, start + size)
+        own = None if labels is None else labels[part]
+        sums = _kernel_sums(X[part], W, bend, own, model)
+        if total is None:
+            total = [np.array(value, dtype=np.float64) for value in sums]
+        else:
+            for t, value in zip(total, sums, strict=True):
+                t += value
+    assert total is not None
+    return KernelSums(*total)
+
+
+def _kernel_sums(X: Array, W: Array, bend: Array, labels: Array | None, model: Model) -> KernelSums:
     xp = namespace_of(X)
     X = unit_rows(X) if model.normalize else X
     S = model.kernel(X, W)
@@ -91,17 +114,6 @@ def kernel_sums(
     pull = model.kernel.pull(X, W, S, T)
     diagonal = xp.sum(model.kernel.diagonal(X), dtype=xp.float64)
     return KernelSums(diagonal, penalty, discrimination, pull.scale, pull.vector, S.T @ S)
-
-
-def gram(kernel: Kernel, W: Array) -> Array:
-    """Return G = k(W, W), shape (n_basis, n_basis).
-
-    Its diagonal is exact: distances that are a rounding away from zero would make that of a kernel with a
-    peak jump from one W to the next.
-    """
-    xp = namespace_of(W)
-    G = kernel(W, W)
-    return xp.where(_identity(G) > 0, kernel.diagonal(W)[None, :], G)
 
 
 def bend_of(G: Array) -> Array:

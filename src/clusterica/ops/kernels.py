@@ -52,6 +52,23 @@ class Kernel(Protocol):
         """Return ``q_p dk(w_p, w_p)/dw_p``."""
 
 
+# A basis vector that no row is as much like as this is dead; a share of them that is worth a warning.
+DEAD, MUCH_DEAD = 0.01, 0.05
+
+
+def gram(kernel: Kernel, W: Array) -> Array:
+    """Return k(w_p, w_q), shape (n_basis, n_basis): symmetric, and exact on the diagonal.
+
+    Distances that are a rounding away from zero would make the diagonal of a kernel with a peak jump from one
+    W to the next.
+    """
+    xp = namespace_of(W)
+    G = kernel(W, W)
+    G = (G + G.T) / 2
+    own = xp.eye(W.shape[0], dtype=xp.bool, device=W.device)
+    return xp.where(own, kernel.diagonal(W)[:, None], G)
+
+
 # --- Kernels of the distance -----------------------------------------------------------------------
 
 
@@ -67,7 +84,7 @@ class _Radial:
         r *= -2
         r += row_energies(X)[:, None]
         r += row_energies(W)[None, :]
-        return self._of_squares(xp.clip(r, min=0))
+        return self._of_squares(xp.maximum(r, xp.zeros((), dtype=r.dtype, device=r.device)))
 
     def diagonal(self, X: Array) -> Array:
         return namespace_of(X).ones(X.shape[0], dtype=X.dtype, device=X.device)

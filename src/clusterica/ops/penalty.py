@@ -13,8 +13,9 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from clusterica.arrays import namespace_of
-from clusterica.arrays._namespace import Array, to_host, to_like
+from clusterica.arrays._namespace import Array, is_host_array, to_host, to_like
 from clusterica.ops.contrast import Contrast, Exponential, LogCosh, SmoothedL1, first_two
+from clusterica.ops.cpu.pools import torus_penalty
 
 
 class Penalized(NamedTuple):
@@ -63,6 +64,11 @@ class TorusPooling:
                 f"a layout of {self.shape} has {prod(self.shape)} places, and there are {n_codes} "
                 "codes; change the shape or n_components"
             )
+
+    @property
+    def flat(self) -> bool:
+        """Whether the layout has one or two sides."""
+        return len(self.shape) <= 2
 
     def average(self, V: Array) -> Array:
         """Return for every code the mean over its neighbours, shape (n_rows, n_codes)."""
@@ -158,6 +164,14 @@ class Pooled:
 
     def __call__(self, S: Array) -> Penalized:
         """Return the sum over a block of codes (n_rows, n_codes), and the slopes."""
+        if is_host_array(S) and isinstance(self.pooling, TorusPooling) and self.pooling.flat:
+            shape = (1, *self.pooling.shape)[-2:]
+            value, slopes = torus_penalty(S, shape, self.pooling.width, self.eps, self.signs)
+            return Penalized(np.float64(value), slopes)
+        return self.reference(S)
+
+    def reference(self, S: Array) -> Penalized:
+        """The text that the compiled twin is tested against."""
         xp = namespace_of(S)
         roots = xp.sqrt(self.pooling.average(S * S) + self.eps)
         if self.signs is None:

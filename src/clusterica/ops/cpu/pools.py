@@ -1,0 +1,107 @@
+"""The pooled penalty on a NumPy block, ``sum_j t_j √(ε + H_j s²)`` on a torus, row by row in the cache."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+# Sums along a row of codes may be taken in any order, so that they vectorise.
+compiled = numba.njit(
+    nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract", "arcp"}
+)
+
+
+def torus_penalty(
+    S: np.ndarray, shape: tuple[int, int], width: int, eps: float, signs: np.ndarray | None
+) -> tuple[float, np.ndarray]:
+    """Return the sum over the block and the slopes; see :class:`clusterica.ops.penalty.Pooled`.
+
+    Parameters
+    ----------
+    S : ndarray of shape (n_rows, n_codes)
+        Codes.
+    shape : tuple (rows, columns)
+        How the codes are laid out; (1, n_codes) is a ring.
+    width : int
+        Neighbours in each direction; a side no longer than that is pooled as a whole.
+    eps : float
+        The ε.
+    signs : ndarray of shape (n_codes,) or None
+        The t.
+    """
+    S = np.ascontiguousarray(S)
+    t = np.ones(S.shape[1]) if signs is None else signs
+    size = min(width, shape[0]) * min(width, shape[1])
+    slopes = np.empty_like(S)
+    as_codes = S.dtype.type
+    value = _penalty(S, *shape, width, as_codes(1 / size), as_codes(eps), t.astype(S.dtype), slopes)
+    return value, slopes
+
+
+@compiled
+def _penalty(S, rows, columns, width, share, eps, t, slopes):  # type: ignore[no-untyped-def]
+    n, K = S.shape
+    v, spread = np.empty(K, S.dtype), np.empty(K, S.dtype)
+    total = 0.0
+    for i in range(n):
+        s, out = S[i], slopes[i]
+        for k in range(K):
+            v[k] = s[k] * s[k]
+        _spread(v, spread, rows, columns, width)
+        part = S.dtype.type(0)
+        for k in range(K):
+            root = np.sqrt(v[k] * share + eps)
+            part += t[k] * root
+            v[k] = t[k] / root
+        total += part
+        _spread(v, spread, rows, columns, width)
+        for k in range(K):
+            out[k] = s[k] * v[k] * share
+    return total
+
+
+@compiled
+def _spread(v, spread, rows, columns, width):  # type: ignore[no-untyped-def]
+    """Replace every entry by the sum over its neighbours, along columns and then along rows."""
+    if columns <= width:
+        for r in range(rows):
+            start = r * columns
+            spread[start : start + columns] = v[start : start + columns].sum()
+    else:
+        _along_columns(v, spread, rows, columns, width // 2)
+    _along_rows(spread, v, rows, columns, width)
+
+
+@compiled
+def _along_columns(v, out, rows, columns, reach):  # type: ignore[no-untyped-def]
+    # As if all codes were one line: long loops vectorise. Then the ends of every row once more.
+    K = len(v)
+    out[:] = v
+    for shift in range(1, reach + 1):
+        _add(out[: K - shift], v[shift:])
+        _add(out[shift:], v[: K - shift])
+    for r in range(rows):
+        start = r * columns
+        for near in range(2 * reach):
+            c = near if near < reach else columns - 1 - (near - reach)
+            total = v[start + c]
+            for shift in range(1, reach + 1):
+                total += v[start + (c + shift) % columns] + v[start + (c - shift) % columns]
+            out[start + c] = total
+
+
+@compiled
+def _along_rows(v, out, rows, columns, width):  # type: ignore[no-untyped-def]
+    first, last = (0, rows - 1) if rows <= width else (-(width // 2), width // 2)
+    out[:] = 0
+    for shift in range(first, last + 1):
+        cut = (shift % rows) * columns
+        kept = rows * columns - cut
+        _add(out[:kept], v[cut:])
+        _add(out[kept:], v[:cut])
+
+
+@compiled
+def _add(out, v):  # type: ignore[no-untyped-def]
+    for k in range(len(out)):
+        out[k] += v[k]
