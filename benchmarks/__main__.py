@@ -1,9 +1,10 @@
 """Run the CPU comparisons and write their figures: ``python -m benchmarks [--quick]``."""
 
-from benchmarks import ica, images, kmeans, tables
+from benchmarks import ica, images, kmeans, rica, tables
 
 if __name__ == "__main__":
     kmeans.main()
     ica.main()
     images.main()
+    rica.main()
     tables.main()

@@ -274,6 +274,68 @@ def _everything(part: dict[str, Any]) -> list[str]:
     return lines + rst_table(["all", "learn", "encode", "head", "CPU", "memory", "accuracy"], [row])
 
 
+def rica_section(report: dict[str, Any]) -> list[str]:
+    """Return the figures of RICA and kernel RICA, on the CPU or on a GPU."""
+    where = "CPU" if report["device"] == "cpu" else "GPU"
+    title = f"RICA on the {where}"
+    on = report["machine"]["cpu"] if where == "CPU" else report["device"]
+    lines = [title, "-" * len(title), ""]
+    if "rica" in report:
+        m, n, K = report["rica"]["shape"]
+        lines += [
+            f"One evaluation of the objective and its gradient, {m:,} rows of {n} features, {K:,} "
+            f"components, float32, on {on}; medians of {report['repeats']}, in turns. Operations are counted "
+            "as 10 m n K, those of the five products of the objective as it is written; two are made. The "
+            f"bare product of rows and filters runs at {report['rica']['bare_gflops']:.0f} GFLOP/s.",
+            "",
+        ]
+        table = [
+            [
+                row["penalty"],
+                f"{row['seconds']:.3g} s",
+                f"{row['gflops']:.0f}",
+                f"{row['share_of_bare']:.0%}",
+            ]
+            for row in report["rica"]["rows"]
+        ]
+        lines += rst_table(["penalty", "evaluation", "GFLOP/s", "of product"], table)
+    if "kernel" in report:
+        part = report["kernel"]
+        m, n, K = part["shape"]
+        lines += [
+            f"Kernel RICA, {m:,} rows of {n} features, {K} basis vectors, 2-D pools: one batched evaluation, "
+            f"from which all vectors move, takes {part['batched_seconds']:.3g} s; one sweep of the fixed "
+            f"point, vector by vector with the kernel's values kept, {part['sweep_seconds']:.3g} s, "
+            f"{part['speed_up']:.0f} x as long.",
+            "",
+        ]
+    if "peers" in report:
+        lines += _rica_peers(report["peers"])
+    return lines
+
+
+def _rica_peers(part: dict[str, Any]) -> list[str]:
+    ica, dictionary = part["FastICA"], part["MiniBatchDictionaryLearning"]
+    lines = [
+        f"{part['n_patches']:,} white patches of photographs, {part['n_features']} features. FastICA of "
+        "scikit-learn is met when codes of unit variance have as small a mean log cosh on other patches, to "
+        "0.2 %, and W reconstructs to 1 %; MiniBatchDictionaryLearning, with two atoms for every feature, "
+        "when the sparse codes of other patches have as small a mean of error and penalty, to 1 %. Steps are "
+        f"the fewest of several numbers that do; medians of {len(ica['all_seconds']['RICA'])}, in turns.",
+        "",
+    ]
+    table = [
+        [
+            name,
+            f"{found['seconds']:.2f} s",
+            f"{found['rica_seconds']:.2f} s",
+            f"{found['steps']}{'' if found['reached'] else ', not reached'}",
+        ]
+        for name, found in (("FastICA", ica), ("MiniBatchDictionaryLearning", dictionary))
+    ]
+    return lines + rst_table(["", "its fit", "RICA", "steps"], table)
+
+
 def readme_images(report: dict[str, Any]) -> str:
     """Return the sentences of the README about image features."""
     parts, lines = report["parts"], []
@@ -324,6 +386,9 @@ def main() -> None:
         page += ica_section(json.loads((RESULTS / "ica-cpu.json").read_text()))
     if images.exists():
         page += images_section(json.loads(images.read_text()))
+    for kind in ("cpu", "gpu"):
+        if (RESULTS / f"rica-{kind}.json").exists():
+            page += rica_section(json.loads((RESULTS / f"rica-{kind}.json").read_text()))
     PAGE.write_text("\n".join(page))
 
 

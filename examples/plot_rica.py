@@ -91,7 +91,7 @@ def accuracy(rica, split):
 
 warnings.filterwarnings("ignore", "eta=.* is not above")  # smaller ones are tried on purpose
 fig, ax = plt.subplots(figsize=(6, 3.8), layout="constrained")
-for unit_norm, colour in [(True, "C0"), (False, "C1")]:
+for unit_norm, colour in [("tight", "C0"), (False, "C1")]:
     settings = {"sparsity": 0.1, "unit_norm": unit_norm, "max_iter": 40}
     plain = [accuracy(RICA(10 * k, random_state=0, **settings), split) for split in splits]
     found = [

@@ -165,8 +165,10 @@ class Pooled:
     def __call__(self, S: Array) -> Penalized:
         """Return the sum over a block of codes (n_rows, n_codes), and the slopes."""
         if is_host_array(S) and isinstance(self.pooling, TorusPooling) and self.pooling.flat:
-            shape = (1, *self.pooling.shape)[-2:]
-            value, slopes = torus_penalty(S, shape, self.pooling.width, self.eps, self.signs)
+            rows, columns = (1, *self.pooling.shape)[-2:]
+            value, slopes = torus_penalty(
+                S, (rows, columns), self.pooling.width, self.eps, self.signs
+            )
             return Penalized(np.float64(value), slopes)
         return self.reference(S)
 
