@@ -24,12 +24,14 @@ def objective(S, B, G, alpha):
 @pytest.mark.parametrize("op", [lasso_of_gram, lasso_of_gram_reference])
 def test_against_scikit_learn(put, alpha, op):
     X, D, B, energies, G = problem()
-    expected = sparse_encode(X, D, algorithm="lasso_cd", alpha=alpha, max_iter=100_000)
+    expected = sparse_encode(X, D, algorithm="lasso_lars", alpha=alpha, max_iter=10_000)
     args = (put(a) for a in (B, energies, G))
     S, gaps = op(*args, alpha=alpha, max_iter=50_000, tol=1e-10)
     assert type(S) is type(put(B))
     assert to_host(gaps).max() <= 1e-10
-    np.testing.assert_allclose(to_host(S), expected, atol=2e-3)
+    # The objective, not the codes: atoms that are almost alike may share a code in many ways.
+    found, least = (objective(codes, B, G, alpha) for codes in (to_host(S), expected))
+    np.testing.assert_allclose(found, least, rtol=1e-6, atol=1e-8)
 
 
 def test_splitting_in_few_steps_where_atoms_are_alike(put):
