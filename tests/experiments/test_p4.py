@@ -125,3 +125,10 @@ def test_what_is_set_reaches_the_learner():
     assert isinstance(learner, DiscriminativeRICA)
     assert (learner.constraint, learner.init) == ("inhomogeneous", "k-means")
     assert (learner.sparsity, learner.discrimination, learner.max_iter) == (0.3, 0.7, 9)
+
+
+def test_settings_on_digits(reproduced):
+    outcome = reproduced("P4-digits")
+    found = [value["accuracies"] for value in outcome.result.values.values()]
+    assert len(found) == len(outcome.result.rows) > 5
+    assert 0.9 < np.max(found) <= 1
