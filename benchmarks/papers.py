@@ -45,7 +45,7 @@ def section(record: dict[str, Any]) -> list[str]:
 def _cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.3g}"
-    return _text(str(value)) or r"\ "
+    return _text(" ".join(str(value).split())) or r"\ "
 
 
 def _text(words: str) -> str:
