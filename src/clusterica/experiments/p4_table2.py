@@ -41,9 +41,9 @@ NOTE = (
     "filters on a part of the training images, among other weights, starts, numbers of steps and codes, "
     "then these with patches of several sizes, mirrored training images, and test images judged "
     "together with their mirror images. C of each head is chosen on a part of the training images; the "
-    "test images are scored once. KICA and KSR have 400 filters, every other patch, and no last column. "
-    "Dead: basis vectors with k(w, x) < 0.01 for all patches. Other rows are printed as the paper has "
-    "them."
+    "test images are scored once. KICA and KSR have 400 filters, every other and every fourth patch in "
+    "each direction, and no last column. Dead: basis vectors with k(w, x) < 0.01 for all patches. Other "
+    "rows are printed as the paper has them."
 )
 QUOTED = (
     ("Sparse RBM (quoted)", "72.4"),
@@ -164,7 +164,7 @@ def _method(
             n_filters=n_filters,
             patch_size=patch_size,
             n_patches=sizes.n_patches_slow if slow else sizes.n_patches,
-            stride=2 if slow else 1,
+            stride={"KSR": 4, "KICA": 2}.get(name, 1),
             steps=constants.steps(),
             seed=ctx.seed,
         )
