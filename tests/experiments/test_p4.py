@@ -5,7 +5,13 @@ import pytest
 
 import clusterica
 from clusterica.experiments import Context, run
-from clusterica.experiments._p4_methods import NAMES, Setting, candidates, make_features
+from clusterica.experiments._p4_methods import (
+    NAMES,
+    Setting,
+    candidates,
+    describe,
+    make_features,
+)
 from clusterica.experiments._recognition import Constants, stl10
 from clusterica.experiments.p4_fig5 import _contrast
 from clusterica.ica import DiscriminativeRICA
@@ -106,7 +112,7 @@ def test_block_contrast_by_hand():
 def test_settings_are_told_apart_in_words():
     for name in ("K-means", *NAMES):
         tried = candidates(name, Setting(), quick=False)
-        assert len({str(setting) for setting in tried}) == len(tried) > 1
+        assert len({describe(name, setting) for setting in tried}) == len(tried) > 1
         assert candidates(name, Setting(), quick=True) == [tried[0], tried[-1]]
 
 

@@ -44,13 +44,21 @@ class Setting(NamedTuple):
     from_clusters: bool = False
     threshold: float | None = None
 
-    def __str__(self) -> str:
-        start = "K-means" if self.from_clusters else "random"
-        codes = "own codes" if self.threshold is None else f"threshold {self.threshold:g}"
-        return (
-            f"λ {self.sparsity:g}, α {self.discrimination:g}, γ {self.gamma:g}, {self.max_iter} steps, "
-            f"start {start}, {codes}"
-        )
+
+def describe(name: str, setting: Setting) -> str:
+    """Return in words what is set for a method, without what it does not read."""
+    linear = name in ("RICA", "DRICA", "d-RICA")
+    codes = "own codes" if setting.threshold is None else f"threshold {setting.threshold:g}"
+    words = {
+        f"λ {setting.sparsity:g}": name not in ("K-means", "KICA"),
+        f"α {setting.discrimination:g}": name in SUPERVISED,
+        f"γ {setting.gamma:g}": name in KERNEL,
+        f"{setting.max_iter} steps": name not in ("K-means", "KICA"),
+        "K-means start": linear and setting.from_clusters,
+        "random start": linear and not setting.from_clusters,
+        codes: True,
+    }
+    return ", ".join(word for word, counts in words.items() if counts)
 
 
 def candidates(name: str, paper: Setting, *, quick: bool) -> list[Setting]:

@@ -12,6 +12,7 @@ from clusterica.experiments._p4_methods import (
     SLOW,
     Setting,
     candidates,
+    describe,
     few_steps,
     make_features,
     share_dead,
@@ -133,7 +134,7 @@ def _method(
         right = head.predict(features.transform(unseen)) == truth
         tried.append(
             {
-                "setting": str(setting),
+                "setting": describe(name, setting),
                 "accuracy": float(np.mean([right[truth == c].mean() for c in np.unique(truth)])),
                 "validation": float(head.validation_scores_.max()),
                 "dead": share_dead(features),

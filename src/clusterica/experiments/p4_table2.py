@@ -13,6 +13,7 @@ from clusterica.experiments._p4_methods import (
     SLOW,
     Setting,
     candidates,
+    describe,
     few_steps,
     make_features,
     share_dead,
@@ -178,13 +179,13 @@ def _method(
         for setting in candidates(name, Setting(threshold=None), quick=ctx.quick)
     }
     paper, best = next(iter(tried)), max(tried, key=lambda setting: tried[setting])
-    found: dict[str, Any] = {"tried": {str(s): score for s, score in tried.items()}}
+    found: dict[str, Any] = {"tried": {describe(name, s): score for s, score in tried.items()}}
     for what, setting in (("paper", paper), ("best", best)):
         if what == "best" and best == paper:
             found[what] = found["paper"]
             continue
         model = features(setting, n_filters, sizes.patch_size)
-        found[what] = evaluate(model, split)._asdict() | {"setting": str(setting)}
+        found[what] = evaluate(model, split)._asdict() | {"setting": describe(name, setting)}
         found[what]["dead"] = share_dead(model)
     if name in COMBINED:
         several = SideBySide([features(best, sizes.n_filters_each, p) for p in sizes.patch_sizes])

@@ -17,6 +17,7 @@ from clusterica.experiments._p4_methods import (
     SUPERVISED,
     Setting,
     candidates,
+    describe,
     make_features,
 )
 from clusterica.experiments._p4_stl import FoldScores, score_folds
@@ -114,7 +115,7 @@ def run(ctx: Context) -> Result:
             percent(paper[name].accuracies),
             _percent(paper[name].dead),
             percent(best[name].accuracies),
-            str(choices[name] or ""),
+            _words(name, choices[name]),
         )
         for name in PAPER
     ]
@@ -131,7 +132,7 @@ def run(ctx: Context) -> Result:
         values={
             "paper": {name: scores._asdict() for name, scores in paper.items()},
             "best": {name: scores._asdict() for name, scores in best.items()},
-            "choices": {name: str(choice or "") for name, choice in choices.items()},
+            "choices": {name: _words(name, choice) for name, choice in choices.items()},
         },
         settings={"data": data, **sizes._asdict(), "device": device_name(ctx)},
         note=NOTE,
@@ -178,6 +179,10 @@ def _triangle(ctx: Context, sizes: Sizes) -> ImageFeatures:
         encoder="triangle",
         random_state=ctx.seed,
     )
+
+
+def _words(name: str, setting: Setting | None) -> str:
+    return "" if setting is None else describe(name.split(",")[0], setting)
 
 
 def _short(name: str) -> str:

@@ -29,7 +29,6 @@ from clusterica.arrays._sklearn import Interval, StrOptions
 from clusterica.cluster import KMeans
 from clusterica.ica._kernel_descent import OPTIMIZERS, Descent, KernelProblem, descend
 from clusterica.ica._labels import Labels
-from clusterica.ops.contrast import check_contrast
 from clusterica.ops.kernel_rica import Model, codes, reached
 from clusterica.ops.kernels import DEAD, KERNEL_NAMES, MUCH_DEAD, Gaussian, Kernel
 from clusterica.ops.linalg import unit_rows
@@ -137,8 +136,6 @@ class BaseKernelRICA(
         return map_rows(fn, rows, W, row_bytes=row_bytes)
 
     def _penalty(self, K: int) -> PenaltyFunction:
-        if not isinstance(self.penalty, str):
-            check_contrast(self.penalty)
         return make_penalty(self.penalty, self.pooling, n_codes=K)
 
     def _check_size(self, rows: Rows, K: int) -> None:

@@ -5,12 +5,16 @@ from __future__ import annotations
 from numbers import Real
 from typing import Any, ClassVar, Self
 
-import numpy as np
-
-from clusterica.arrays import Rows, to_host
+from clusterica.arrays import Rows
 from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
 from clusterica.ica._base_kernel_rica import BaseKernelRICA
-from clusterica.ica._labels import CONSTRAINTS, Labels, check_class_labels, make_discrimination
+from clusterica.ica._labels import (
+    CONSTRAINTS,
+    Labels,
+    check_class_labels,
+    make_discrimination,
+    most_components,
+)
 from clusterica.ops.kernel_rica import Model
 from clusterica.ops.kernels import Kernel
 
@@ -186,8 +190,7 @@ class DiscriminativeKernelRICA(BaseKernelRICA):
     def _n_components(self, rows: Rows, y: Any) -> int:
         if self.n_components is not None or y is None:
             return super()._n_components(rows, y)
-        n_classes = len(np.unique(to_host(y)))
-        return max(1, rows.n_features // n_classes) * n_classes
+        return most_components(rows, y)
 
     def _check_labels(self, rows: Rows, y: Any, K: int) -> Labels:
         labels = check_class_labels(self, y, rows, K)

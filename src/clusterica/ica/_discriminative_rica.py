@@ -7,12 +7,17 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from clusterica.arrays import Rows, to_host
+from clusterica.arrays import Rows
 from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
 from clusterica.ica._base_rica import BaseRICA
-from clusterica.ica._labels import CONSTRAINTS, Labels, check_class_labels, make_discrimination
+from clusterica.ica._labels import (
+    CONSTRAINTS,
+    Labels,
+    check_class_labels,
+    make_discrimination,
+    most_components,
+)
 from clusterica.ica._reconstruction import Supervision, moments_by_class
-from clusterica.ops.contrast import check_contrast
 from clusterica.ops.penalty import PenaltyFunction, make_penalty
 
 
@@ -170,12 +175,9 @@ class DiscriminativeRICA(BaseRICA):
     def _n_components(self, rows: Rows, y: Any) -> int:
         if self.n_components is not None or y is None:
             return super()._n_components(rows, y)
-        n_classes = len(np.unique(to_host(y)))
-        return max(1, rows.n_features // n_classes) * n_classes
+        return most_components(rows, y)
 
     def _penalty(self, n_components: int) -> PenaltyFunction:
-        if not isinstance(self.penalty, str):
-            check_contrast(self.penalty)
         return make_penalty(self.penalty, self.pooling, n_codes=n_components)
 
     def _check_labels(self, rows: Rows, y: Any, K: int) -> Labels:

@@ -76,6 +76,12 @@ def make_discrimination(
     return Discrimination(n_classes, weight, homogeneous=both)
 
 
+def most_components(rows: Rows, y: Any) -> int:
+    """Return the largest number of basis vectors up to that of features that all classes can share."""
+    n_classes = len(np.unique(to_host(y)))
+    return max(1, rows.n_features // n_classes) * n_classes
+
+
 def _multiple(n: int, of: int) -> int:
     """Return the multiple that is nearest to n, one at least."""
     return max(1, round(n / of)) * of

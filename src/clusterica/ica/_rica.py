@@ -9,7 +9,6 @@ import numpy as np
 from clusterica.arrays import check_model_device, check_rows, to_host, worker_pool
 from clusterica.arrays._sklearn import fit_context
 from clusterica.ica._base_rica import BaseRICA, Seen, host_moments
-from clusterica.ops.contrast import check_contrast
 from clusterica.ops.moments import Moments, merge
 from clusterica.ops.penalty import PenaltyFunction, make_penalty
 from clusterica.ops.rica import null_directions
@@ -221,8 +220,6 @@ class RICA(BaseRICA):
         return Seen(moments, null, n)
 
     def _penalty(self, n_components: int) -> PenaltyFunction:
-        if not isinstance(self.penalty, str):
-            check_contrast(self.penalty)
         signs = None
         if self.signs is not None:
             signs = np.asarray(to_host(self.signs), dtype=np.float64)

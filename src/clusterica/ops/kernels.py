@@ -6,6 +6,7 @@ to zero it is the linear equation of a fixed point, ``w_p = vector_p / scale_p``
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -72,7 +73,7 @@ def gram(kernel: Kernel, W: Array) -> Array:
 # --- Kernels of the distance -----------------------------------------------------------------------
 
 
-class _Radial:
+class _Radial(ABC):
     """k = f(r) with r = |x - w|², so that dk/dw = 2 f'(r) (w - x)."""
 
     unit_diagonal = True
@@ -96,12 +97,13 @@ class _Radial:
     def diagonal_pull(self, W: Array, q: Array) -> Pull:
         return Pull(0 * q, 0 * W)
 
+    @abstractmethod
     def _of_squares(self, r: Array) -> Array:
-        raise NotImplementedError
+        """Return f(r); r may be overwritten."""
 
+    @abstractmethod
     def _twice_slope(self, values: Array) -> Array:
         """Return 2 f'(r) from f(r)."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

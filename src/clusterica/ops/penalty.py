@@ -14,7 +14,14 @@ import numpy as np
 
 from clusterica.arrays import namespace_of
 from clusterica.arrays._namespace import Array, is_host_array, to_host, to_like
-from clusterica.ops.contrast import Contrast, Exponential, LogCosh, SmoothedL1, first_two
+from clusterica.ops.contrast import (
+    Contrast,
+    Exponential,
+    LogCosh,
+    SmoothedL1,
+    check_contrast,
+    first_two,
+)
 from clusterica.ops.cpu.pools import torus_penalty
 
 
@@ -210,6 +217,8 @@ def make_penalty(
     signs : ndarray of shape (n_codes,), optional
         1 for a penalty, -1 for a reward.
     """
+    if not isinstance(penalty, str):
+        check_contrast(penalty)
     if pooling is None:
         return Elementwise(PENALTIES[penalty] if isinstance(penalty, str) else penalty, signs)
     return Pooled(_make_pooling(pooling, n_codes), signs)
