@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from clusterica.arrays import to_host
+from clusterica.ops.kernel_check import check_kernel
 from clusterica.ops.kernels import (
     KERNEL_NAMES,
     Gaussian,
@@ -16,7 +17,6 @@ from clusterica.ops.kernels import (
     Normalized,
     Polynomial,
     Pull,
-    check_kernel,
     make_kernel,
     median_gamma,
 )

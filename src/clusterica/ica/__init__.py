@@ -17,6 +17,7 @@ from clusterica.ops.contrast import (
     SmoothedLaplace,
     check_contrast,
 )
+from clusterica.ops.kernel_check import check_kernel
 from clusterica.ops.kernels import (
     Gaussian,
     HistogramIntersection,
@@ -27,7 +28,6 @@ from clusterica.ops.kernels import (
     Normalized,
     Polynomial,
     Pull,
-    check_kernel,
 )
 from clusterica.ops.penalty import GroupPooling, TorusPooling
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from clusterica.arrays import Rows, map_reduce, map_rows, namespace_of, to_host
 from clusterica.arrays._namespace import Array
-from clusterica.ops.kernels import Kernel, check_kernel, make_kernel, median_gamma
+from clusterica.ops.kernel_check import check_kernel
+from clusterica.ops.kernels import Kernel, make_kernel, median_gamma
 from clusterica.ops.linalg import inverse_lengths, unit_rows
 
 _NAMED_ROWS = 5  # that an error lists
