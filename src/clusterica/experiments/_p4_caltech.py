@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from clusterica.datasets import load_caltech101, load_digits_images
+from clusterica.datasets import ImageSet, load_caltech101, load_digits_images
 from clusterica.experiments._context import Context
+from clusterica.experiments._recognition import placed
 
 RESIZED = "grey, scaled so that the longest side has {side} pixels"
 
@@ -15,12 +16,12 @@ RESIZED = "grey, scaled so that the longest side has {side} pixels"
 class Pictures(NamedTuple):
     """Images of different sizes, their labels as numbers, the names of the classes, and of the data set."""
 
-    images: list[np.ndarray]
+    images: list[Any]
     labels: np.ndarray
     class_names: tuple[str, ...]
     name: str
 
-    def of(self, indices: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
+    def of(self, indices: np.ndarray) -> tuple[list[Any], np.ndarray]:
         """Return some images and their labels."""
         return [self.images[i] for i in indices], self.labels[indices]
 
@@ -30,12 +31,16 @@ class Pictures(NamedTuple):
 
 
 def caltech(ctx: Context, *, longest_side: int) -> Pictures:
-    """Return all classes, or without the files in a quick run digits."""
+    """Return all classes on the device of the run, or without the files in a quick run digits."""
     if ctx.data is None and ctx.quick:
         digits = load_digits_images()
         assert digits.labels is not None
         names = tuple(map(str, range(10)))
-        return Pictures(list(digits.images), digits.labels, names, "digits of scikit-learn")
+        return Pictures(_list(ctx, digits), digits.labels, names, "digits of scikit-learn")
     found = load_caltech101(ctx.data, color="grey", resize=longest_side)
     assert found.labels is not None
-    return Pictures(list(found.images), found.labels, tuple(found.class_names), "Caltech-101")
+    return Pictures(_list(ctx, found), found.labels, tuple(found.class_names), "Caltech-101")
+
+
+def _list(ctx: Context, found: ImageSet) -> list[Any]:
+    return [placed(ctx, image) for image in found.images]

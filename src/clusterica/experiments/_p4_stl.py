@@ -19,8 +19,11 @@ class FoldScores(NamedTuple):
     """The share of the images outside each fold that is right, and how that came about."""
 
     accuracies: list[float]
+    """Of the candidate that was chosen."""
     chosen: list[int]
     """Which of the candidates did best inside the fold, for every fold."""
+    first: list[float]
+    """Accuracies of the first candidate, whether chosen or not."""
     dead: list[float]
     """Share of dead basis vectors of every candidate that counts them."""
     models: list[str]
@@ -63,7 +66,7 @@ def score_folds(
     """
     with few_steps():
         once = [] if supervised else [_fitted(new(), train, None) for new in make]
-        accuracies, chosen, dead, models = [], [], _dead(once), []
+        accuracies, chosen, first, dead, models = [], [], [], _dead(once), []
         for i, fold in enumerate(ctx.track(folds, "Folds")):
             tried = once or [_fitted(new(), train, fold) for new in make]
             heads = [
@@ -71,15 +74,24 @@ def score_folds(
                 for _, X in tried
             ]
             best = int(np.argmax([head.validation_scores_.max() for head in heads]))
-            outside = np.setdiff1d(np.arange(len(train.labels)), fold)
-            predicted = to_host(heads[best].predict(rows_of(tried[best].X, outside)))
-            accuracies.append(float((predicted == train.labels[outside]).mean()))
+            right = [
+                _outside(h, X, train.labels, fold) for h, (_, X) in zip(heads, tried, strict=True)
+            ]
+            accuracies.append(right[best])
+            first.append(right[0])
             chosen.append(best)
             dead = dead or _dead(tried)
             if name is not None:
                 features = tried[best].features
                 models.append(save_classifier(ctx, features, heads[best], f"{name}-fold{i}"))
-    return FoldScores(accuracies, chosen, dead, models)
+    return FoldScores(accuracies, chosen, first, dead, models)
+
+
+def _outside(head: LinearSVC, X: Any, labels: np.ndarray, fold: np.ndarray) -> float:
+    """Return the share of the images outside a fold that is right."""
+    outside = np.setdiff1d(np.arange(len(labels)), fold)
+    predicted = to_host(head.predict(rows_of(X, outside)))
+    return float((predicted == labels[outside]).mean())
 
 
 def _fitted(features: Any, train: Labeled, fold: np.ndarray | None) -> Fitted:

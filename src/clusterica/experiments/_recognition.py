@@ -5,10 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.pipeline import Pipeline
 
 from clusterica.arrays import namespace_of, to_host
@@ -74,36 +73,18 @@ def stl10(ctx: Context) -> tuple[Labeled, tuple[np.ndarray, ...], str]:
     return _labeled(ctx, found), folds, "STL-10"
 
 
-class SideBySide(TransformerMixin, BaseEstimator):
-    """Features of several kinds, in columns one after the other, wherever the images are."""
-
-    def __init__(self, parts: list[ImageFeatures]) -> None:
-        self.parts = parts
-
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Fit every part."""
-        self.fitted_parts_ = [clone(part).fit(X, y) for part in self.parts]
-        return self
-
-    def transform(self, X: Any) -> Any:
-        """Return all features, shape (n_images, n_features)."""
-        found = [part.transform(X) for part in self.fitted_parts_]
-        return namespace_of(found[0]).concat(found, axis=1)
-
-
 def evaluate(
-    features: ImageFeatures | SideBySide,
+    features: ImageFeatures,
     split: Split,
     *,
     head: LinearSVC | None = None,
     mirrored: bool = False,
-    mirrored_test: bool = False,
 ) -> Outcome:
     """Learn filters from the training images, train the head on their features, score the test images.
 
     Parameters
     ----------
-    features : ImageFeatures or SideBySide
+    features : ImageFeatures
         To be fitted; labels reach learners that need them, and no others.
     split : Split
         The images.
@@ -112,10 +93,42 @@ def evaluate(
     mirrored : bool, default=False
         Whether the head also sees the training images mirrored left to right. Then C is chosen on a
         fifth of the images and their mirror images, so that no image is on both sides.
-    mirrored_test : bool, default=False
-        Whether a test image is judged by the sum of its decisions and those of its mirror image.
     """
     head = LinearSVC(C="auto", random_state=0) if head is None else head
+    return _judged(features, split, head, mirrored=mirrored, mirrored_test=False)[1]
+
+
+class Committee(NamedTuple):
+    """How well several methods did together, and each of them alone."""
+
+    accuracy: float
+    members: list[Outcome]
+
+
+def evaluate_committee(members: Sequence[ImageFeatures], split: Split) -> Committee:
+    """Train a head for each kind of features, and judge a test image by the sum of their decisions.
+
+    Heads also see the training images mirrored left to right, and decide on both a test image and its
+    mirror image.
+    """
+    judged = [
+        _judged(
+            features,
+            split,
+            LinearSVC(C="auto", random_state=0),
+            mirrored=True,
+            mirrored_test=True,
+        )
+        for features in members
+    ]
+    decisions, outcomes = zip(*judged, strict=True)
+    return Committee(_right(np.sum(decisions, axis=0), split), list(outcomes))
+
+
+def _judged(
+    features: ImageFeatures, split: Split, head: LinearSVC, *, mirrored: bool, mirrored_test: bool
+) -> tuple[np.ndarray, Outcome]:
+    """Fit features and head; return the decisions on test images, and what came of them."""
     train, test = split.train, split.test
     if mirrored:
         head.set_params(validation=np.tile(a_fifth(len(train.labels)), 2))
@@ -127,12 +140,22 @@ def evaluate(
         X_tests = [features.transform(images) for images in tests]
     with _clock(train.images) as fit:
         head.fit(X, y)
-    decisions = sum(to_host(head.decision_function(X_test)) for X_test in X_tests)
-    predicted = head.classes_[np.argmax(decisions, axis=1)]
-    accuracy = float((predicted == test.labels).mean())
-    return Outcome(
-        accuracy, learn[0], encode[0], fit[0], float(head.C_), X.shape[1], int(head.n_passes_)
+    decisions = np.sum([to_host(head.decision_function(X_test)) for X_test in X_tests], axis=0)
+    return decisions, Outcome(
+        _right(decisions, split),
+        learn[0],
+        encode[0],
+        fit[0],
+        float(head.C_),
+        X.shape[1],
+        int(head.n_passes_),
     )
+
+
+def _right(decisions: np.ndarray, split: Split) -> float:
+    """Return the share of test images whose largest decision is that of their class."""
+    predicted = np.unique(split.train.labels)[np.argmax(decisions, axis=1)]
+    return float((predicted == split.test.labels).mean())
 
 
 class Constants(NamedTuple):
@@ -223,7 +246,7 @@ def save_classifier(ctx: Context, features: Any, head: LinearSVC, name: str) -> 
 
 
 def encode_training(
-    features: ImageFeatures | SideBySide, train: Labeled, *, mirrored: bool
+    features: ImageFeatures, train: Labeled, *, mirrored: bool
 ) -> tuple[Any, np.ndarray]:
     """Return features and labels of the training images, and of their mirror images if asked."""
     X = features.transform(train.images)
@@ -277,7 +300,7 @@ def percent(accuracies: Sequence[float]) -> str:
 
 def _labeled(ctx: Context, found: ImageSet) -> Labeled:
     assert found.labels is not None
-    return Labeled(_placed(ctx, found.images), found.labels)
+    return Labeled(placed(ctx, found.images), found.labels)
 
 
 def _digits(ctx: Context) -> Split:
@@ -300,7 +323,7 @@ def _head(found: Any, n: int) -> Any:
     return found._replace(images=found.images[:n], labels=found.labels[:n])
 
 
-def _placed(ctx: Context, images: np.ndarray) -> Any:
+def placed(ctx: Context, images: np.ndarray) -> Any:
     """Return images as one block of memory, on the device of the run."""
     images = np.ascontiguousarray(images)
     if ctx.device is None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from clusterica.arrays import to_host
 from clusterica.experiments._context import Context
 from clusterica.experiments._p4_caltech import RESIZED, Pictures, caltech
 from clusterica.experiments._p4_methods import (
@@ -17,7 +18,7 @@ from clusterica.experiments._p4_methods import (
     make_features,
     share_dead,
 )
-from clusterica.experiments._recognition import Constants, percent
+from clusterica.experiments._recognition import Constants, device_name, percent
 from clusterica.experiments._registry import experiment
 from clusterica.experiments._result import Result
 from clusterica.linear import LinearSVC
@@ -67,6 +68,7 @@ def run(ctx: Context) -> Result:
         "data": pictures.name,
         "images": RESIZED.format(side=settings["longest_side"]),
         "n_filters": n_classes * ctx.choose(full=10, quick=2),
+        "device": device_name(ctx),
     }
     train, test = _split(pictures, settings, ctx.seed)
     values: dict[str, Any] = {}
@@ -131,7 +133,7 @@ def _method(
         features.set_params(pooling="mean", grid=[tuple(g) for g in settings["grid"]])
         X = features.fit(images, labels).transform(images)
         head = LinearSVC(C="auto", random_state=0).fit(X, labels)
-        right = head.predict(features.transform(unseen)) == truth
+        right = to_host(head.predict(features.transform(unseen))) == truth
         tried.append(
             {
                 "setting": describe(name, setting),

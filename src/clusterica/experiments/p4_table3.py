@@ -31,7 +31,7 @@ NOTE = (
     "the 4,000 training images outside it; the paper scored the test images. Filters are learned from "
     "all 5,000 training images without labels, and those of supervised methods from the images of the "
     "fold. Settings: those of the paper, then those that cross-validation inside the fold chose among "
-    "others; supervised methods take the choice of the first fold for RICA and kRICA. KICA and KSR "
+    "them and others, for supervised methods the choice of the first fold for RICA or kRICA. KICA and KSR "
     "encode every fourth patch in each direction, the others every other one. Raw pixels are those of "
     "the images at full size. The models of all folds are written beside the table, as P4-table3-kRICA- "
     "fold0.safetensors and so on: clusterica.load reads one, and its predict takes images of shape (n, "
@@ -98,23 +98,26 @@ def run(ctx: Context) -> Result:
         stride=ctx.choose(full=2, quick=1),
         stride_slow=ctx.choose(full=4, quick=2),
     )
-    paper: dict[str, FoldScores] = {}
-    best: dict[str, FoldScores] = {}
+    scores: dict[str, FoldScores] = {}
     choices: dict[str, Setting] = {}
     for name in ctx.track(list(PAPER), "Methods"):
         make, settings = _candidates(ctx, name, sizes, choices)
-        supervised = name in SUPERVISED
-        score = partial(score_folds, ctx, train=train, folds=folds, supervised=supervised)
-        paper[name] = score(make[:1])
-        best[name] = score(make[-1:] if supervised else make, name=f"P4-table3-{_short(name)}")
-        choices[name] = settings[best[name].chosen[0] if not supervised else -1]
+        scores[name] = score_folds(
+            ctx,
+            make,
+            train,
+            folds,
+            supervised=name in SUPERVISED,
+            name=f"P4-table3-{_short(name)}",
+        )
+        choices[name] = settings[scores[name].chosen[0]]
     rows = [
         (
             name,
             PAPER[name],
-            percent(paper[name].accuracies),
-            _percent(paper[name].dead),
-            percent(best[name].accuracies),
+            percent(scores[name].first),
+            _percent(scores[name].dead),
+            percent(scores[name].accuracies),
             _words(name, choices[name]),
         )
         for name in PAPER
@@ -130,8 +133,7 @@ def run(ctx: Context) -> Result:
         ),
         rows=rows,
         values={
-            "paper": {name: scores._asdict() for name, scores in paper.items()},
-            "best": {name: scores._asdict() for name, scores in best.items()},
+            "scores": {name: found._asdict() for name, found in scores.items()},
             "choices": {name: _words(name, choice) for name, choice in choices.items()},
         },
         settings={"data": data, **sizes._asdict(), "device": device_name(ctx)},
