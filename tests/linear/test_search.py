@@ -50,7 +50,7 @@ def test_climb_finds_the_top(top, slope):
         tried.append(step)
         return -slope * abs(step - top)
 
-    search = climb(score)
+    search = climb(score, n_rows=1000)
     assert search.best == top
     assert len(tried) == len(set(tried)) <= abs(top) + 5
     np.testing.assert_array_equal(search.steps, sorted(tried))
@@ -61,25 +61,38 @@ def test_climb_finds_the_top(top, slope):
 
 def test_climb_over_a_dip():
     scores = {0: 0.5, 1: 0.4, 2: 0.6, 3: 0.5, 4: 0.5}
-    assert climb(scores.__getitem__).best == 2
+    assert climb(scores.__getitem__, n_rows=10_000).best == 2
 
 
 def test_climb_looks_below_after_a_rise_by_chance():
     scores = {-5: 0.51, -4: 0.52, -3: 0.54, -2: 0.53, -1: 0.53, 0: 0.50, 1: 0.51, 2: 0.5, 3: 0.49}
-    search = climb(scores.__getitem__)
+    search = climb(scores.__getitem__, n_rows=10_000)
     assert search.best == -3
     np.testing.assert_array_equal(search.steps, sorted(scores))
 
 
 def test_climb_on_level_ground_stays():
-    search = climb(lambda step: 1.0)
+    search = climb(lambda step: 1.0, n_rows=10)
     assert search.best == 0
     np.testing.assert_array_equal(search.steps, [-2, -1, 0, 1, 2])
 
 
+def test_climb_goes_down_over_a_level_stretch():
+    """Where a strong loss tells all rows apart scores are level; the best strength may lie far below."""
+    tried = []
+
+    def score(step):
+        tried.append(step)
+        return 0.24 if step > -3 else 0.29 - 0.02 * abs(step + 6)
+
+    assert climb(score, n_rows=1000).best == -6
+    assert max(tried) == 2
+    assert min(tried) == -8
+
+
 @pytest.mark.parametrize("top", [-3.4, -0.7, 0.0, 0.3, 2.6])
 def test_top_of_a_parabola(top):
-    search = climb(lambda step: 0.8 - 0.01 * (step - top) ** 2)
+    search = climb(lambda step: 0.8 - 0.01 * (step - top) ** 2, n_rows=10_000)
     assert search.top == pytest.approx(top)
 
 
@@ -93,8 +106,8 @@ def test_top_is_near_the_best():
 
 
 def test_climb_ends_in_the_end():
-    assert climb(float).best == 12
-    assert climb(lambda step: -float(step)).best == -12
+    assert climb(float, n_rows=100).best == 12
+    assert climb(lambda step: -float(step), n_rows=100).best == -12
 
 
 @pytest.mark.parametrize("shape", ["tall", "wide"])

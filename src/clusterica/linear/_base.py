@@ -210,8 +210,12 @@ class LinearHead(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         given = self._given_strength(total)
         if given is not None:
             return _Chosen(given, None, None)
-        trial = _Trial(self, solver, problem, weights, self._folds(problem, weights), progress)
-        search = climb(lambda step: trial.score(step, self._grid(step, total)))
+        folds = self._folds(problem, weights)
+        trial = _Trial(self, solver, problem, weights, folds, progress)
+        search = climb(
+            lambda step: trial.score(step, self._grid(step, total)),
+            n_rows=sum(np.count_nonzero(out) for out in folds),
+        )
         return _Chosen(self._grid(search.top, total), trial.last(search.best), search)
 
     def _folds(self, problem: Problem, weights: np.ndarray) -> list[np.ndarray]:

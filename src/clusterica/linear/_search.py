@@ -56,23 +56,29 @@ def held_out(
     return [fold for fold in folds if fold.any()]
 
 
-def climb(score: Callable[[int], float]) -> Search:
+def climb(score: Callable[[int], float], *, n_rows: float) -> Search:
     """Return the step with the best score, found by walking from 0 up and down.
+
+    The walk ends when the scores of the two steps on either side of the best one are known and not
+    better, and the lowest step is worse by more than chance. Upwards scores may stay level for good, once
+    every row is told apart; downwards they come to an end, and the best ones may lie behind a level stretch.
 
     Parameters
     ----------
     score : callable
-        From a step of the grid, an integer, to a score. The walk ends when the scores of the two steps
-        on either side of the best one are known and not better. Of equal scores the first one tried
-        wins.
+        From a step of the grid, an integer, to a score. Of equal scores the first one tried wins.
+    n_rows : float
+        Number of rows that a score is a share of.
     """
     best, scores = 0, {0: score(0)}
     while True:
         low, high = min(scores), max(scores)
+        chance = (max(scores[best] * (1 - scores[best]), 0) / n_rows) ** 0.5
+        level = scores[low] > scores[best] - chance
         # Both sides, even after a rise: a rise of a few rows held out is a matter of chance.
         if high < _MOST_STEPS and high - best < _PATIENCE:
             step = high + 1
-        elif low > -_MOST_STEPS and best - low < _PATIENCE:
+        elif low > -_MOST_STEPS and (best - low < _PATIENCE or level):
             step = low - 1
         else:
             break
