@@ -42,6 +42,28 @@ def test_folds_until_enough_rows_are_held_out(n, n_folds, rng):
     assert np.sum(folds, axis=0).max() == 1
 
 
+def each(score):
+    """Return a function of many steps."""
+    return lambda steps: [score(step) for step in steps]
+
+
+@pytest.mark.parametrize("at_once", [2, 4, 5])
+@pytest.mark.parametrize("top", [-12, -7, 0, 1, 5, 12])
+def test_climb_by_several_steps(at_once, top):
+    asked = []
+
+    def scores(steps):
+        asked.append(steps)
+        return [0.9 - 0.02 * abs(step - top) for step in steps]
+
+    search = climb(scores, n_rows=1000, at_once=at_once)
+    assert search.best == top
+    assert max(map(len, asked)) <= at_once
+    np.testing.assert_array_equal(search.steps, sorted(step for steps in asked for step in steps))
+    assert -12 <= search.steps[0] <= max(top - 2, -12)
+    assert min(top + 2, 12) <= search.steps[-1] <= 12
+
+
 @given(top=st.integers(-10, 10), slope=st.floats(0.1, 10))
 def test_climb_finds_the_top(top, slope):
     tried = []
@@ -50,7 +72,7 @@ def test_climb_finds_the_top(top, slope):
         tried.append(step)
         return -slope * abs(step - top)
 
-    search = climb(score, n_rows=1000)
+    search = climb(each(score), n_rows=1000)
     assert search.best == top
     assert len(tried) == len(set(tried)) <= abs(top) + 5
     np.testing.assert_array_equal(search.steps, sorted(tried))
@@ -61,18 +83,18 @@ def test_climb_finds_the_top(top, slope):
 
 def test_climb_over_a_dip():
     scores = {0: 0.5, 1: 0.4, 2: 0.6, 3: 0.5, 4: 0.5}
-    assert climb(scores.__getitem__, n_rows=10_000).best == 2
+    assert climb(each(scores.__getitem__), n_rows=10_000).best == 2
 
 
 def test_climb_looks_below_after_a_rise_by_chance():
     scores = {-5: 0.51, -4: 0.52, -3: 0.54, -2: 0.53, -1: 0.53, 0: 0.50, 1: 0.51, 2: 0.5, 3: 0.49}
-    search = climb(scores.__getitem__, n_rows=10_000)
+    search = climb(each(scores.__getitem__), n_rows=10_000)
     assert search.best == -3
     np.testing.assert_array_equal(search.steps, sorted(scores))
 
 
 def test_climb_on_level_ground_stays():
-    search = climb(lambda step: 1.0, n_rows=10)
+    search = climb(each(lambda step: 1.0), n_rows=10)
     assert search.best == 0
     np.testing.assert_array_equal(search.steps, [-2, -1, 0, 1, 2])
 
@@ -85,14 +107,14 @@ def test_climb_goes_down_over_a_level_stretch():
         tried.append(step)
         return 0.24 if step > -3 else 0.29 - 0.02 * abs(step + 6)
 
-    assert climb(score, n_rows=1000).best == -6
+    assert climb(each(score), n_rows=1000).best == -6
     assert max(tried) == 2
     assert min(tried) == -8
 
 
 @pytest.mark.parametrize("top", [-3.4, -0.7, 0.0, 0.3, 2.6])
 def test_top_of_a_parabola(top):
-    search = climb(lambda step: 0.8 - 0.01 * (step - top) ** 2, n_rows=10_000)
+    search = climb(each(lambda step: 0.8 - 0.01 * (step - top) ** 2), n_rows=10_000)
     assert search.top == pytest.approx(top)
 
 
@@ -106,8 +128,8 @@ def test_top_is_near_the_best():
 
 
 def test_climb_ends_in_the_end():
-    assert climb(float, n_rows=100).best == 12
-    assert climb(lambda step: -float(step), n_rows=100).best == -12
+    assert climb(each(float), n_rows=100).best == 12
+    assert climb(each(lambda step: -float(step)), n_rows=100).best == -12
 
 
 @pytest.mark.parametrize("shape", ["tall", "wide"])

@@ -213,8 +213,9 @@ class LinearHead(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         folds = self._folds(problem, weights)
         trial = _Trial(self, solver, problem, weights, folds, progress)
         search = climb(
-            lambda step: trial.score(step, self._grid(step, total)),
-            n_rows=sum(np.count_nonzero(out) for out in folds),
+            lambda steps: trial.scores({step: self._grid(step, total) for step in steps}),
+            n_rows=sum(int(out.sum()) for out in folds),
+            at_once=solver.strengths_at_once,
         )
         return _Chosen(self._grid(search.top, total), trial.last(search.best), search)
 
@@ -295,17 +296,25 @@ class _Trial:
         self._weights, self._folds, self._progress = weights, folds, progress
         self._solutions: dict[int, list[Solution]] = {}
 
-    def score(self, step: int, C: float) -> float:
-        """Return the share of held-out rows that are given their class, over all folds."""
-        near = min(self._solutions, key=lambda s: abs(s - step), default=None)
-        starts: list[Solution | None] = [None] * len(self._folds)
-        if near is not None:
-            if any(solution.stopped for solution in self._solutions[near]):
-                return -np.inf  # a callback asked to stop: the rest is not tried
-            starts = [*self._solutions[near]]
-        tasks = [self._task(out, C) for out in self._folds]
+    def scores(self, strengths: dict[int, float]) -> list[float]:
+        """Return the scores of these strengths C, given with their steps."""
+        if any(solution.stopped for tried in self._solutions.values() for solution in tried):
+            return [-np.inf] * len(strengths)  # a callback asked to stop: the rest is not tried
+        starts = [start for step in strengths for start in self._starts(step)]
+        tasks = [self._task(out, C) for C in strengths.values() for out in self._folds]
         solutions = self._solver.solve_all(tasks, starts, self._progress)
-        self._solutions[step] = solutions
+        n = len(self._folds)
+        for i, step in enumerate(strengths):
+            self._solutions[step] = solutions[i * n : (i + 1) * n]
+        return [self._score(self._solutions[step]) for step in strengths]
+
+    def _starts(self, step: int) -> list[Solution] | list[None]:
+        """Return the solutions of the nearest step that was tried."""
+        near = min(self._solutions, key=lambda s: abs(s - step), default=None)
+        return [None] * len(self._folds) if near is None else self._solutions[near]
+
+    def _score(self, solutions: list[Solution]) -> float:
+        """Return the share of held-out rows that are given their class, over all folds."""
         right = counted = 0.0
         for out, solution in zip(self._folds, solutions, strict=False):  # fewer where it stopped
             hits = self._solver.predicted(solution)[out] == self._problem.codes[out]

@@ -23,6 +23,9 @@ from clusterica.ops.margin import winners
 from clusterica.optim import ManyLBFGS, Progress, Values
 
 _EPS = float(np.finfo(np.float64).eps)
+_STRENGTHS_ON_DEVICE = (
+    4  # a step there takes as long for all of them as for one, which the launches take
+)
 
 
 def principal_bytes(n_rows: int) -> int:
@@ -47,6 +50,8 @@ class PrincipalSolver(Solver):
             K, self.n_passes = row_products(problem, problem.rows.place)
         # Outside of the pool, where BLAS runs on all threads.
         self._P, self._spectrum = _principal(K)
+        if not isinstance(self._P, np.ndarray):
+            self.strengths_at_once = _STRENGTHS_ON_DEVICE
         signs = np.where(problem.codes == problem.targets[:, None], 1.0, -1.0)
         self._signs = problem.rows.place(signs)
 
@@ -57,7 +62,7 @@ class PrincipalSolver(Solver):
     def solve_all(
         self, tasks: list[Task], starts: list[Solution | None], progress: Progress
     ) -> list[Solution]:
-        """Solve tasks that differ in their shares alone, all together, as one part of the progress."""
+        """Solve tasks that differ in their strengths and shares together, as one part of the progress."""
         part = progress.subtask("strength", tasks[0].max_iter)
         solutions = self._solve_together(tasks, starts, part)
         stopped = part.end()
@@ -80,7 +85,7 @@ class PrincipalSolver(Solver):
         xp, task, k = namespace_of(self._P), tasks[0], len(self._problem.targets)
         lbfgs = ManyLBFGS(
             evaluate=self._evaluator(tasks),
-            precondition=partial(xp.multiply, self._inverse_curvature(task.C)),
+            precondition=partial(xp.multiply, self._inverse_curvature(tasks)),
             tol=task.tol,
             noise=4 * _EPS,
         )
@@ -102,12 +107,12 @@ class PrincipalSolver(Solver):
 
     def _evaluator(self, tasks: list[Task]) -> Callable[[Array], Values]:
         """Return the objectives and gradients of the targets of all tasks, as a function of v and b."""
-        P, C, hinge = self._P, tasks[0].C, self._problem.hinge
+        P, hinge = self._P, self._problem.hinge
         xp, place, k = namespace_of(P), self._problem.rows.place, len(self._problem.targets)
-        shares = np.stack([task.shares.astype(np.float64) for task in tasks])
-        shares = place(np.repeat(shares, k, axis=0))
+        weights = np.stack([task.C * task.shares.astype(np.float64) for task in tasks])
+        weights = place(np.repeat(weights, k, axis=0))
         signs = xp.concat([self._signs] * len(tasks), axis=0)
-        pull = -2 * C * shares * signs
+        pull = -2 * weights * signs
         bend = 1.0 if self._problem.intercept else 0.0
 
         def evaluate(params: Array) -> Values:
@@ -115,18 +120,19 @@ class PrincipalSolver(Solver):
             residual = 1 - signs * (v @ P.T + b)
             residual = xp.clip(residual, min=0) if hinge else residual
             pulled = pull * residual
-            objective = xp.sum(v * v, axis=1) / 2 + C * xp.sum(shares * residual**2, axis=1)
+            objective = xp.sum(v * v, axis=1) / 2 + xp.sum(weights * residual**2, axis=1)
             lift = bend * xp.sum(pulled, axis=1, keepdims=True)
             return Values(objective, xp.concat([v + pulled @ P, lift], axis=1))
 
         return evaluate
 
-    def _inverse_curvature(self, C: float) -> Array:
+    def _inverse_curvature(self, tasks: list[Task]) -> Array:
         """Return the preconditioner. The shares are 1 / n on average, of the rows of a fold as well."""
-        xp = namespace_of(self._P)
+        xp, k = namespace_of(self._P), len(self._problem.targets)
+        C = self._problem.rows.place(np.repeat([float(task.C) for task in tasks], k)[:, None])
         weights = 1 / (1 + 2 * C / self._problem.rows.n_rows * self._spectrum)
-        lift = xp.ones_like(weights[:1]) / (2 * C)
-        return xp.concat([weights, lift if self._problem.intercept else 0 * lift], axis=0)
+        lift = 1 / (2 * C)
+        return xp.concat([weights, lift if self._problem.intercept else 0 * lift], axis=1)
 
 
 def _principal(K: Array) -> tuple[Array, Array]:

@@ -56,7 +56,7 @@ def held_out(
     return [fold for fold in folds if fold.any()]
 
 
-def climb(score: Callable[[int], float], *, n_rows: float) -> Search:
+def climb(score: Callable[[list[int]], list[float]], *, n_rows: float, at_once: int = 1) -> Search:
     """Return the step with the best score, found by walking from 0 up and down.
 
     The walk ends when the scores of the two steps on either side of the best one are known and not
@@ -66,24 +66,27 @@ def climb(score: Callable[[int], float], *, n_rows: float) -> Search:
     Parameters
     ----------
     score : callable
-        From a step of the grid, an integer, to a score. Of equal scores the first one tried wins.
+        From steps of the grid, integers, to their scores. Of equal scores the first one tried wins.
     n_rows : float
         Number of rows that a score is a share of.
+    at_once : int, default=1
+        How many steps are asked for together.
     """
-    best, scores = 0, {0: score(0)}
-    while True:
+    scores: dict[int, float] = {}
+    best, steps = 0, range(at_once)
+    while steps:
+        for step, value in zip(steps, score(list(steps)), strict=True):
+            scores[step] = value
+            best = step if value > scores[best] else best
         low, high = min(scores), max(scores)
         chance = (max(scores[best] * (1 - scores[best]), 0) / n_rows) ** 0.5
         level = scores[low] > scores[best] - chance
         # Both sides, even after a rise: a rise of a few rows held out is a matter of chance.
         if high < _MOST_STEPS and high - best < _PATIENCE:
-            step = high + 1
+            steps = range(high + 1, min(high + at_once, _MOST_STEPS) + 1)
         elif low > -_MOST_STEPS and (best - low < _PATIENCE or level):
-            step = low - 1
+            steps = range(low - 1, max(low - at_once, -_MOST_STEPS) - 1, -1)
         else:
-            break
-        scores[step] = score(step)
-        if scores[step] > scores[best]:
-            best = step
-    steps = np.array(sorted(scores))
-    return Search(best, steps, np.array([scores[int(s)] for s in steps]))
+            steps = range(0)
+    tried = np.array(sorted(scores))
+    return Search(best, tried, np.array([scores[int(s)] for s in tried]))

@@ -57,10 +57,12 @@ class Solver(ABC):
     """Solves a problem for different strengths and shares, one after the other.
 
     ``search_tol`` is the gap at which a solve is good enough to tell strengths apart by their held-out
-    score; ``n_passes`` says how often all rows were read so far.
+    score; ``strengths_at_once`` is how many of them a search had better give it together; ``n_passes``
+    says how often all rows were read so far.
     """
 
     search_tol: ClassVar[float]
+    strengths_at_once: int = 1
     n_passes: int
 
     @abstractmethod
@@ -70,7 +72,7 @@ class Solver(ABC):
     def solve_all(
         self, tasks: list[Task], starts: list[Solution | None], progress: Progress
     ) -> list[Solution]:
-        """Solve tasks that differ in their shares alone, as parts of the progress.
+        """Solve tasks that differ in their strengths and shares, as parts of the progress.
 
         One after the other: a task without a start begins where the last one ended, and none begins
         after a callback has asked to stop.
