@@ -133,6 +133,17 @@ def test_what_is_set_reaches_the_learner():
     assert (learner.sparsity, learner.discrimination, learner.max_iter) == (0.3, 0.7, 9)
 
 
+def test_what_becomes_of_a_basis(reproduced):
+    values = reproduced("P4-bases").result.values
+    idle = {name.split(", ")[-1]: v[0] for name, v in values.items() if name.startswith("Idle")}
+    assert idle["tight"] == 0 < min(idle["unit"], idle["free"])
+    assert values["Amari distance, RICA / FastICA, 5 sources"][0] < 1.2
+    assert values["Decrease by partial_fit / by fit (%), 5 sources"][0] > 90
+    ends = [v[0] for name, v in values.items() if name.startswith("Objective")]
+    assert len(ends) == 6
+    np.testing.assert_allclose(ends, 1, atol=0.02)
+
+
 def test_settings_on_digits(reproduced):
     outcome = reproduced("P4-digits")
     found = [value["accuracies"] for value in outcome.result.values.values()]

@@ -79,6 +79,8 @@ def candidates(name: str, paper: Setting, *, quick: bool) -> list[Setting]:
         started = paper._replace(from_clusters=True, threshold=0.25)
         brief = [started._replace(max_iter=n) for n in (10, 2)]
         found = [paper, paper._replace(threshold=0.25), *brief]
+    if name in SUPERVISED:
+        found.append(found[-1]._replace(discrimination=paper.discrimination / 10))
     return [found[0], found[-1]] if quick else found
 
 

@@ -40,7 +40,7 @@ NOTE = (
     "contrast normalisation and whitening are chosen with triangle codes of 1600 centroids on a fifth "
     "of the training images. Settings: those of the paper, then those that validation chose with few "
     "filters on a part of the training images, among other weights, starts, numbers of steps and codes, "
-    "then these with patches of 5, 6, 8 and 11 pixels, 2500 filters each, one head for each size, which "
+    "then these with patches of 5, 6, 8 and 11 pixels, 4000 filters each, one head for each size, which "
     "also sees mirrored training images; a test image is judged by the sum of the decisions of all "
     "heads on it and on its mirror image. C of each head is chosen on a part of the training images; the "
     "test images are scored once. KICA and KSR have 400 filters, every other and every fourth patch in "
@@ -86,7 +86,7 @@ class Sizes(NamedTuple):
     n_images_tried: int
 
 
-FULL = Sizes(4000, 400, 100_000, 30_000, 6, (5, 6, 8, 11), 2500, 200, 5000)
+FULL = Sizes(4000, 400, 100_000, 30_000, 6, (5, 6, 8, 11), 4000, 400, 10_000)
 QUICK = Sizes(40, 20, 3000, 2000, 4, (3, 4), 20, 20, 300)
 COMBINED = ("K-means", "RICA", "d-RICA", "kRICA", "d-kRICA")
 """Methods that are also scored with all we know."""
