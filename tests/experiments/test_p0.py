@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from clusterica.experiments import run
+from clusterica.experiments import p0_table1, run
 from clusterica.experiments.p0_table1 import LEARNERS, Cell, _fit_draw, laplace_rows
 
 pytest.importorskip("matplotlib")
@@ -124,3 +124,20 @@ def test_same_seed_same_numbers():
         return cell.distances
 
     assert distances(0) == distances(0) != distances(1)
+
+
+def test_a_large_distance_is_looked_at(monkeypatch):
+    """With the bound at zero every distance is in doubt; the search must not raise the objective."""
+    monkeypatch.setattr(p0_table1, "BAD", 0.0)
+    monkeypatch.setattr(p0_table1, "TRIALS", 5)
+    names = p0_table1.LEARNERS
+    cell = p0_table1.Cell(10, 10_000, {n: [] for n in names}, dict.fromkeys(names, 0.0), [])
+    p0_table1._fit_draw(cell, seed=[0])
+    doubts = {doubt["learner"]: doubt for doubt in cell.doubts}
+    assert set(doubts) == set(names)
+    found = doubts["kmeans"]
+    assert found["gained_by_search"] >= 0
+    assert found["least_cosine"] > 0.95
+    assert max(found["distance_from_true_axes"], found["distance_after_search"]) < 0.2
+    note = p0_table1._bad_note(p0_table1._values([cell]), 1)
+    assert f"ends at {found['distance_after_search']:.3f}, so that" in note
