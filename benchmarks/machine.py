@@ -8,6 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import numpy  # noqa: F401  # loads its BLAS, which is to be described
 import threadpoolctl
 
 LIBRARIES = (
@@ -47,7 +48,9 @@ def _cpu_name() -> str:
         line.split(":", 1) for line in info.read_text().split("\n\n")[0].splitlines() if ":" in line
     )
     fields = {key.strip(): value.strip() for key, value in fields.items()}
-    wide = "AVX-512" if "avx512f" in fields.get("flags", "") else "no AVX-512"
+    flags = fields.get("flags", "")
+    wide = "AVX-512" if "avx512f" in flags else "no AVX-512"
+    wide += " with bfloat16" if "avx512_bf16" in flags else ""
     return f"{fields.get('model name', platform.machine())}, {wide}"
 
 

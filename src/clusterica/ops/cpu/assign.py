@@ -3,15 +3,31 @@
 A tile of scores ``S = C Xᵀ`` has the centres along its outer axis, so that the search for the best
 centre is a plain select over rows, which vectorises. The rows of the tile are still in cache when
 they are added to their centres. Nothing of size rows x centres leaves the cache.
+
+Where the processor multiplies bfloat16, most float32 rows are assigned by
+:mod:`clusterica.ops.cpu.screen`, and the tiles here are left the few that it leaves open.
 """
 
 from __future__ import annotations
 
-import numba
+from typing import Any
+
 import numpy as np
 import scipy.sparse as sp
 
 from clusterica.arrays._namespace import Array
+from clusterica.ops.cpu.adding import (
+    AXIS,
+    DIRECTION,
+    GAIN_SHAPE,
+    add_rows,
+    compiled,
+    compiled_sum,
+    gain_and_share,
+    inverse_length,
+    invert_lengths,
+)
+from clusterica.ops.cpu.screen import can_screen, pays, screen
 from clusterica.ops.rules import Assignment, LloydSums, Rule, center_bias, n_labels
 
 # A product of at most this many multiplications runs in BLAS without the packing of its operands
@@ -23,26 +39,28 @@ _SCORES = 2**19
 _TILE_ROWS = (176, 656)
 _MOST_SCORES = 2**22
 
-# Plain integers: compiled code is cached with them, where an enumeration could not be.
-_EUCLIDEAN, _GAIN_SHAPE, _DIRECTION, _AXIS = (int(rule) for rule in Rule)
 
-compiled = numba.njit(nogil=True, cache=True, error_model="numpy")
-# Sums over the features of one row may be taken in any order, so that they vectorise.
-compiled_sum = numba.njit(
-    nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract"}
-)
+def assign(
+    X: Array, C: Array, shift: Array | None, *, rule: Rule, screened: bool | None = None
+) -> Assignment:
+    """Assign every row; see :func:`clusterica.ops.assign.assign`.
 
-
-def assign(X: Array, C: Array, shift: Array | None, *, rule: Rule) -> Assignment:
-    """Assign every row; see :func:`clusterica.ops.assign.assign`."""
-    return _assign_and_add(X, C, shift, None, rule)[0]
+    `screened` says whether bfloat16 chooses the candidates; None does so where it pays.
+    """
+    return _assign_and_add(X, C, shift, None, rule, screened)[0]
 
 
 def lloyd_sums(
-    X: Array, C: Array, shift: Array | None, weights: Array, *, rule: Rule
+    X: Array,
+    C: Array,
+    shift: Array | None,
+    weights: Array,
+    *,
+    rule: Rule,
+    screened: bool | None = None,
 ) -> tuple[Array, LloydSums]:
-    """Assign and sum; see :func:`clusterica.ops.assign.lloyd_sums`."""
-    assignment, total = _assign_and_add(X, C, shift, weights, rule)
+    """Assign and sum; see :func:`clusterica.ops.assign.lloyd_sums`; `screened` as in `assign`."""
+    assignment, total = _assign_and_add(X, C, shift, weights, rule, screened)
     return assignment.labels, total
 
 
@@ -59,7 +77,12 @@ def losses(
 
 
 def _assign_and_add(
-    X: Array, C: Array, shift: Array | None, weights: np.ndarray | None, rule: Rule
+    X: Array,
+    C: Array,
+    shift: Array | None,
+    weights: np.ndarray | None,
+    rule: Rule,
+    screened: bool | None,
 ) -> tuple[Assignment, LloydSums]:
     """Assign all rows, and add them to their centres if there are weights."""
     C = np.ascontiguousarray(C, X.dtype)
@@ -72,10 +95,41 @@ def _assign_and_add(
     if sp.issparse(X):
         by_feature = np.ascontiguousarray(C.T)
         gain = _sparse_rows(X.data, X.indices, X.indptr, by_feature, *arrays)
+    elif can_screen(X, C) and (pays(X, C) if screened is None else screened):
+        gain = _screened_rows(X, C, shift, *arrays)
     else:
-        size, turn = _tiling(C, shift)
-        gain = _dense_tiles(X, C, _or_zero(shift, X), size, turn, *arrays)
+        gain = _dense_rows(X, C, shift, *arrays)
     return Assignment(labels, scores), LloydSums(sums, counts, np.float64(gain))
+
+
+def _dense_rows(X: np.ndarray, C: np.ndarray, shift: Array | None, *arrays: Any) -> float:
+    size, turn = _tiling(C, shift)
+    return _dense_tiles(X, C, _or_zero(shift, X), size, turn, *arrays)
+
+
+def _screened_rows(
+    X: np.ndarray,
+    C: np.ndarray,
+    shift: Array | None,
+    bias: np.ndarray,
+    weights: np.ndarray,
+    labels: np.ndarray,
+    scores: np.ndarray,
+    rule: int,
+    sums: np.ndarray,
+    counts: np.ndarray,
+) -> float:
+    """Screen the rows, then take those that the screen left open and those it did not come to."""
+    arrays = (bias, weights, labels, scores, rule, sums, counts)
+    found = screen(X, C, _or_zero(shift, X), *arrays)
+    gain = found.gain
+    for rows in (np.flatnonzero(found.open), slice(found.stop, None)):
+        label, score = labels[rows], scores[rows]
+        if len(label):
+            w = weights[rows] if len(weights) else weights
+            gain += _dense_rows(X[rows], C, shift, bias, w, label, score, rule, sums, counts)
+            labels[rows], scores[rows] = label, score
+    return gain
 
 
 def _tiling(C: np.ndarray, shift: Array | None) -> tuple[int, bool]:
@@ -98,11 +152,11 @@ def _dense_tiles(  # type: ignore[no-untyped-def]
     X, C, shift, size, turn, bias, weights, labels, scores, rule, sums, counts
 ):
     (n, d), k = X.shape, C.shape[0]
-    ignore_sign = rule in (_GAIN_SHAPE, _AXIS)
+    ignore_sign = rule in (GAIN_SHAPE, AXIS)
     S = np.empty(k * size, X.dtype)
     turned = np.empty(d * size if turn else 0, X.dtype)
     best, inverse = np.empty(size, np.int32), np.empty(size, X.dtype)
-    negatives = k if rule == _AXIS else 0
+    negatives = k if rule == AXIS else 0
     gain = 0.0
     for start in range(0, n, size):
         stop = min(start + size, n)
@@ -122,9 +176,9 @@ def _dense_tiles(  # type: ignore[no-untyped-def]
             label[i] = best[i] + negatives * (score[i] < 0)
         if sums.shape[0]:
             w = weights[start:stop]
-            if rule == _DIRECTION:
+            if rule == DIRECTION:
                 _inverse_lengths(tile, shift, columns, inverse[:b])
-            gain += _add_rows(tile, shift, best, score, inverse, w, rule, sums)
+            gain += add_rows(tile, shift, best, score, inverse, w, rule, sums)
             for i in range(b):
                 counts[label[i]] += w[i]
     return gain
@@ -179,8 +233,8 @@ def _sparse_rows(  # type: ignore[no-untyped-def]
     data, indices, indptr, by_feature, bias, weights, labels, scores, rule, sums, counts
 ):
     k = by_feature.shape[1]
-    ignore_sign = rule in (_GAIN_SHAPE, _AXIS)
-    negatives = k if rule == _AXIS else 0
+    ignore_sign = rule in (GAIN_SHAPE, AXIS)
+    negatives = k if rule == AXIS else 0
     S = np.empty(k, by_feature.dtype)
     total = 0.0
     for i in range(labels.shape[0]):
@@ -199,10 +253,10 @@ def _sparse_rows(  # type: ignore[no-untyped-def]
         labels[i] = c + negatives * (scores[i] < 0)
         if sums.shape[0]:
             inverse = scores[i]
-            if rule == _DIRECTION:
+            if rule == DIRECTION:
                 nonzero = data[indptr[i] : indptr[i + 1]]
-                inverse = _inverse_length(nonzero, nonzero - nonzero)
-            gain, share = _gain_and_share(scores[i], inverse, rule)
+                inverse = inverse_length(nonzero, nonzero - nonzero)
+            gain, share = gain_and_share(scores[i], inverse, rule)
             for p in range(indptr[i], indptr[i + 1]):
                 sums[c, indices[p]] += share * weights[i] * data[p]
             total += gain * weights[i]
@@ -210,43 +264,18 @@ def _sparse_rows(  # type: ignore[no-untyped-def]
     return total
 
 
-@compiled
-def _gain_and_share(score, inverse_length, rule):  # type: ignore[no-untyped-def]
-    """The scalars of clusterica.ops.rules: gain of a row, and its factor in the sum of its centre."""
-    if rule == _EUCLIDEAN:
-        return 2 * score, score - score + 1
-    if rule == _GAIN_SHAPE:
-        return score * score, score
-    if rule == _DIRECTION:
-        return score * inverse_length, inverse_length
-    return abs(score), score - score + (score > 0) - (score < 0)
-
-
-@compiled_sum
-def _inverse_length(x, shift):  # type: ignore[no-untyped-def]
-    energy = x[:1].sum() * 0  # zero, of the type of x, for a row without entries too
-    for f in range(x.shape[0]):
-        energy += (x[f] - shift[f]) ** 2
-    if not 1e-30 < energy < 1e30:  # squares of float32 may be lost there; those of float64 are not
-        energy = 0.0
-        for f in range(x.shape[0]):
-            energy += np.float64(x[f] - shift[f]) ** 2
-    inverse = 1 / np.sqrt(energy) if energy > 0 else 0.0
-    return x.dtype.type(inverse)
-
-
 @compiled_sum
 def _losses(X, C, shift, labels, best, rule, result):  # type: ignore[no-untyped-def]
     for i in range(X.shape[0]):
         c = labels[i]
         row_factor = best[i] - best[i] + 1  # one, of the type of the scores
-        if rule == _DIRECTION:
-            row_factor = _inverse_length(X[i], shift)
-        center_factor = best[i] if rule == _GAIN_SHAPE else best[i] - best[i] + 1
+        if rule == DIRECTION:
+            row_factor = inverse_length(X[i], shift)
+        center_factor = best[i] if rule == GAIN_SHAPE else best[i] - best[i] + 1
         loss = best[i] - best[i]
         for f in range(X.shape[1]):
             loss += (row_factor * (X[i, f] - shift[f]) - center_factor * C[c, f]) ** 2
-        if rule == _DIRECTION:
+        if rule == DIRECTION:
             loss = loss / 2 if row_factor > 0 else loss - loss
         result[i] = loss
 
@@ -256,26 +285,10 @@ def _inverse_lengths(X, shift, columns, inverse):  # type: ignore[no-untyped-def
     """One over the length of every row, all rows at once where they were turned into columns."""
     if columns.shape[1] == 0:
         for i in range(X.shape[0]):
-            inverse[i] = _inverse_length(X[i], shift)
+            inverse[i] = inverse_length(X[i], shift)
         return
     inverse[:] = 0
     for f in range(columns.shape[0]):
         for i in range(columns.shape[1]):
             inverse[i] += columns[f, i] * columns[f, i]
-    for i in range(columns.shape[1]):
-        energy = inverse[i]
-        plain = 1e-30 < energy < 1e30
-        inverse[i] = 1 / np.sqrt(energy) if plain else _inverse_length(X[i], shift)
-
-
-@compiled
-def _add_rows(X, shift, centers, scores, inverse, weights, rule, sums):  # type: ignore[no-untyped-def]
-    total = 0.0
-    for i in range(X.shape[0]):
-        c = centers[i]
-        gain, share = _gain_and_share(scores[i], inverse[i], rule)
-        share *= weights[i]
-        for f in range(X.shape[1]):
-            sums[c, f] += share * (X[i, f] - shift[f])
-        total += gain * weights[i]
-    return total
+    invert_lengths(X, shift, inverse)

@@ -1,0 +1,69 @@
+"""What a row adds to its centre under every rule, for the compiled loops over tiles of rows.
+
+Numba keeps compiled code as long as the file of the calling function does not change. After an edit
+here, touch the callers too, or clear ``__pycache__``.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from clusterica.ops.rules import Rule
+
+# Plain integers: compiled code is cached with them, where an enumeration could not be.
+EUCLIDEAN, GAIN_SHAPE, DIRECTION, AXIS = (int(rule) for rule in Rule)
+
+compiled = numba.njit(nogil=True, cache=True, error_model="numpy")
+# Sums over the features of one row may be taken in any order, so that they vectorise.
+compiled_sum = numba.njit(
+    nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract"}
+)
+
+
+@compiled
+def gain_and_share(score, inverse_length, rule):  # type: ignore[no-untyped-def]
+    """The scalars of clusterica.ops.rules: gain of a row, and its factor in the sum of its centre."""
+    if rule == EUCLIDEAN:
+        return 2 * score, score - score + 1
+    if rule == GAIN_SHAPE:
+        return score * score, score
+    if rule == DIRECTION:
+        return score * inverse_length, inverse_length
+    return abs(score), score - score + (score > 0) - (score < 0)
+
+
+@compiled_sum
+def inverse_length(x, shift):  # type: ignore[no-untyped-def]
+    """One over the length of a row less the shift; 0 for a row of zeros."""
+    energy = x[:1].sum() * 0  # zero, of the type of x, for a row without entries too
+    for f in range(x.shape[0]):
+        energy += (x[f] - shift[f]) ** 2
+    if not 1e-30 < energy < 1e30:  # squares of float32 may be lost there; those of float64 are not
+        energy = 0.0
+        for f in range(x.shape[0]):
+            energy += np.float64(x[f] - shift[f]) ** 2
+    inverse = 1 / np.sqrt(energy) if energy > 0 else 0.0
+    return x.dtype.type(inverse)
+
+
+@compiled
+def invert_lengths(X, shift, energy):  # type: ignore[no-untyped-def]
+    """Replace the squared length of every row, a sum in its dtype, by one over its length."""
+    for i in range(X.shape[0]):
+        plain = 1e-30 < energy[i] < 1e30
+        energy[i] = 1 / np.sqrt(energy[i]) if plain else inverse_length(X[i], shift)
+
+
+@compiled
+def add_rows(X, shift, centers, scores, inverse, weights, rule, sums):  # type: ignore[no-untyped-def]
+    """Add every row to the sum of its centre, in float64, and return the gain of all."""
+    total = 0.0
+    for i in range(X.shape[0]):
+        c = centers[i]
+        gain, share = gain_and_share(scores[i], inverse[i], rule)
+        share *= weights[i]
+        for f in range(X.shape[1]):
+            sums[c, f] += share * (X[i, f] - shift[f])
+        total += gain * weights[i]
+    return total
