@@ -2,14 +2,16 @@
 
 Two threads, 6 x 6 patches of 32 x 32 colour images, 2 x 2 cells. The encoding counts as
 ``2 x patches x patch dimension x filters`` operations. All contenders of a comparison are loaded at once
-and take turns; medians and ratios of medians are reported. ``--data`` names a folder with CIFAR-10; without
-it images are random, and the run over all of CIFAR-10 is left out.
+and take turns; medians and ratios of medians are reported. ``--data``, or the environment variable
+CLUSTERICA_DATA, names a folder with CIFAR-10; without it images are random, and the run over all of CIFAR-10
+is left out.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -164,7 +166,9 @@ def main() -> None:
     """Measure and write ``results/images-cpu.json``."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--data", help="folder with CIFAR-10")
+    parser.add_argument(
+        "--data", help="folder with CIFAR-10", default=os.environ.get("CLUSTERICA_DATA")
+    )
     parser.add_argument(
         "--parts", nargs="*", help="encode, classify-400, classify-1600, everything"
     )

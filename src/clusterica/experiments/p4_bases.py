@@ -41,8 +41,8 @@ class Found(NamedTuple):
     @property
     def range(self) -> str:
         """The figures in words."""
-        low, high = min(self.figures), max(self.figures)
-        return f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
+        low, high = (f"{value:.4g}" for value in (min(self.figures), max(self.figures)))
+        return low if low == high else f"{low} to {high}"
 
 
 @experiment(
