@@ -46,14 +46,15 @@ BLOCK = 2**20  # numbers drawn at a time
 
 NOTE = (
     "Median over the draws with its 10 % and 90 % quantiles, and its ratio to the paper's figure, one "
-    "draw a cell. Three learners are not in the paper. Folded is K-means with its 2d centroids joined to d "
-    "pairs, as Cluster-ICA does (Algorithm 1); its ratio is to the paper's K-means. The ratio of the others "
-    "is to its cosine K-means: orthogonal is cosine K-means under the orthogonal constraint, refined the "
-    "maximum of the likelihood from cosine K-means on (ClusterICA with refine='ml'). A distance "
-    "above 0.2 may mean that an axis was missed. The paper starts at random, and its larger figures are such misses; "
-    "here the axes are turned under the orthogonal constraint on the first 100,000 rows, and all "
-    "clusterers go on from there. In the plane K-means has two mirrored optima, with the longer "
-    "pair of centroids on one axis or on the other, and creeps from the symmetric start to one."
+    "draw a cell. Three learners are not in the paper. Folded is K-means with its 2d centroids joined "
+    "to d pairs, as Cluster-ICA does (Algorithm 1); its ratio is to the paper's K-means. The ratio of "
+    "the others is to its cosine K-means: orthogonal is cosine K-means under the orthogonal "
+    "constraint, refined the maximum of the likelihood from cosine K-means on (ClusterICA with "
+    "refine='ml'). A distance above 0.2 may mean that an axis was missed. The paper starts at random, "
+    "and its larger figures are such misses; here the axes are turned under the orthogonal constraint "
+    "on the first 100,000 rows, and all clusterers go on from there. In the plane K-means has two "
+    "mirrored optima, with the longer pair of centroids on one axis or on the other, and creeps from "
+    "the symmetric start to one."
 )
 
 
