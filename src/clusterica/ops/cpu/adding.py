@@ -15,6 +15,7 @@ from clusterica.ops.rules import Rule
 EUCLIDEAN, GAIN_SHAPE, DIRECTION, AXIS = (int(rule) for rule in Rule)
 
 compiled = numba.njit(nogil=True, cache=True, error_model="numpy")
+inlined = numba.njit(nogil=True, cache=True, error_model="numpy", inline="always")
 # Sums over the features of one row may be taken in any order, so that they vectorise.
 compiled_sum = numba.njit(
     nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract"}
