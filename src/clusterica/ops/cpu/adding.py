@@ -15,6 +15,7 @@ from clusterica.ops.rules import Rule
 EUCLIDEAN, GAIN_SHAPE, DIRECTION, AXIS = (int(rule) for rule in Rule)
 
 compiled = numba.njit(nogil=True, cache=True, error_model="numpy")
+# A part of its caller: compiled with it, and not once more alone, which saves seconds at first use.
 inlined = numba.njit(nogil=True, cache=True, error_model="numpy", inline="always")
 # Sums over the features of one row may be taken in any order, so that they vectorise.
 compiled_sum = numba.njit(
@@ -48,7 +49,7 @@ def inverse_length(x, shift):  # type: ignore[no-untyped-def]
     return x.dtype.type(inverse)
 
 
-@compiled
+@inlined
 def invert_lengths(X, shift, energy):  # type: ignore[no-untyped-def]
     """Replace the squared length of every row, a sum in its dtype, by one over its length."""
     for i in range(X.shape[0]):
@@ -56,7 +57,7 @@ def invert_lengths(X, shift, energy):  # type: ignore[no-untyped-def]
         energy[i] = 1 / np.sqrt(energy[i]) if plain else inverse_length(X[i], shift)
 
 
-@compiled
+@inlined
 def add_rows(X, shift, centers, scores, inverse, weights, rule, sums):  # type: ignore[no-untyped-def]
     """Add every row to the sum of its centre, in float64, and return the gain of all."""
     total = 0.0

@@ -24,6 +24,7 @@ from clusterica.ops.cpu.adding import (
     compiled,
     compiled_sum,
     gain_and_share,
+    inlined,
     inverse_length,
     invert_lengths,
 )
@@ -184,7 +185,7 @@ def _dense_tiles(  # type: ignore[no-untyped-def]
     return gain
 
 
-@compiled
+@inlined
 def _turn(X, shift, columns):  # type: ignore[no-untyped-def]
     """Transpose the rows less the shift, sixteen at a time: a cache line of every column."""
     n, d = X.shape
@@ -198,7 +199,7 @@ def _turn(X, shift, columns):  # type: ignore[no-untyped-def]
             columns[f, i] = X[i, f] - shift[f]
 
 
-@compiled
+@inlined
 def _best_of_column(S, bias, ignore_sign, best, score):  # type: ignore[no-untyped-def]
     k, n = S.shape
     score[:] = -np.inf
@@ -280,7 +281,7 @@ def _losses(X, C, shift, labels, best, rule, result):  # type: ignore[no-untyped
         result[i] = loss
 
 
-@compiled
+@inlined
 def _inverse_lengths(X, shift, columns, inverse):  # type: ignore[no-untyped-def]
     """One over the length of every row, all rows at once where they were turned into columns."""
     if columns.shape[1] == 0:

@@ -33,6 +33,7 @@ from clusterica.ops.cpu.adding import (
     GAIN_SHAPE,
     add_rows,
     compiled,
+    inlined,
     invert_lengths,
 )
 from clusterica.ops.cpu.avx512 import (
@@ -209,7 +210,7 @@ def _screen_tiles(  # type: ignore[no-untyped-def]
     return stop, gain
 
 
-@compiled
+@inlined
 def _round_tile(X, shift, panels, rule, words, energy, margin):  # type: ignore[no-untyped-def]
     """Round rows to bfloat16, and turn sixteen at a time so that a vector holds one word of each."""
     (n, d), width, last = X.shape, words.shape[1], panels.words.shape[1] - 1
@@ -232,7 +233,7 @@ def _round_tile(X, shift, panels, rule, words, energy, margin):  # type: ignore[
             transpose_words(at(rounded, word), width, at(words, place))
 
 
-@compiled
+@inlined
 def _reach(energy, panels, n_features, size_only, length, error, margin):  # type: ignore[no-untyped-def]
     """Turn the energies of rows and of their rounding errors into the two factors of the bound.
 
@@ -250,7 +251,7 @@ def _reach(energy, panels, n_features, size_only, length, error, margin):  # typ
         margin[r] = (bound if size_only else np.float32(0)) if possible else np.float32(np.inf)
 
 
-@compiled
+@inlined
 def _rank(rows, panels, rule, n_rows, ranks):  # type: ignore[no-untyped-def]
     """Rank the groups of centres for every row of a tile by what their scores can be at most."""
     n_panels, n_words, _ = panels.words.shape
@@ -271,7 +272,7 @@ def _rank(rows, panels, rule, n_rows, ranks):  # type: ignore[no-untyped-def]
             )
 
 
-@compiled
+@inlined
 def _decide(  # type: ignore[no-untyped-def]
     X, C, shift, bias, group_bits, rule, margin, ranks, best, score, todo
 ):
