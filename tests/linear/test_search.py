@@ -64,6 +64,18 @@ def test_climb_by_several_steps(at_once, top):
     assert min(top + 2, 12) <= search.steps[-1] <= 12
 
 
+@pytest.mark.parametrize("first", [-5, -2, 3])
+def test_climb_begins_where_told(first):
+    asked = []
+
+    def scores(steps):
+        asked.extend(steps)
+        return [0.9 - 0.02 * abs(step + 1) for step in steps]
+
+    assert climb(scores, n_rows=1000, first=first).best == -1
+    assert asked[0] == first
+
+
 @given(top=st.integers(-10, 10), slope=st.floats(0.1, 10))
 def test_climb_finds_the_top(top, slope):
     tried = []

@@ -44,6 +44,8 @@ _FEW = 500  # so many rows are solved exactly in no time, at any strength
 # In a search over strengths, more rows than this are worth their eigenvectors on the host: Newton's method
 # takes a factor for every class, fold and strength. A device finds eigenvectors in no time.
 _FEW_IN_SEARCH = 1500
+# Fewer rows than features want a weaker loss. Solves of a strong one, which tells them all apart, are long.
+_FIRST_OF_FEW = -2
 _MOST_SOLVES = 130  # of a search, for progress bars
 
 
@@ -215,6 +217,7 @@ class LinearHead(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         search = climb(
             lambda steps: trial.scores({step: self._grid(step, total) for step in steps}),
             n_rows=sum(int(out.sum()) for out in folds),
+            first=0 if problem.rows.n_rows > problem.rows.n_features else _FIRST_OF_FEW,
             at_once=solver.strengths_at_once,
         )
         return _Chosen(self._grid(search.top, total), trial.last(search.best), search)

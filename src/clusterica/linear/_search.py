@@ -56,8 +56,10 @@ def held_out(
     return [fold for fold in folds if fold.any()]
 
 
-def climb(score: Callable[[list[int]], list[float]], *, n_rows: float, at_once: int = 1) -> Search:
-    """Return the step with the best score, found by walking from 0 up and down.
+def climb(
+    score: Callable[[list[int]], list[float]], *, n_rows: float, first: int = 0, at_once: int = 1
+) -> Search:
+    """Return the step with the best score, found by walking from the first one up and down.
 
     The walk ends when the scores of the two steps on either side of the best one are known and not
     better, and the lowest step is worse by more than chance. Upwards scores may stay level for good, once
@@ -69,11 +71,13 @@ def climb(score: Callable[[list[int]], list[float]], *, n_rows: float, at_once: 
         From steps of the grid, integers, to their scores. Of equal scores the first one tried wins.
     n_rows : float
         Number of rows that a score is a share of.
+    first : int, default=0
+        Where to begin.
     at_once : int, default=1
         How many steps are asked for together.
     """
     scores: dict[int, float] = {}
-    best, steps = 0, range(at_once)
+    best, steps = first, range(first, first + at_once)
     while steps:
         for step, value in zip(steps, score(list(steps)), strict=True):
             scores[step] = value
