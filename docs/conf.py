@@ -43,6 +43,11 @@ html_title = "clusterica"
 html_static_path = ["_static"]
 html_css_files = ["quiet.css"]
 html_show_sourcelink = False
+# Pages without pages below them need no column for these, and their tables need the room.
+html_sidebars = {
+    name: []
+    for name in ("architecture", "benchmarks", "install", "papers", "quickstart", "results")
+}
 html_theme_options = {
     "navbar_align": "left",
     "navbar_end": ["theme-switcher"],
