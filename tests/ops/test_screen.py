@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from clusterica.cluster import KMeans
 from clusterica.ops.cpu import assign as cpu
 from clusterica.ops.cpu import avx512, screen
+from clusterica.ops.cpu.adding import Step
 from clusterica.ops.rules import Rule, center_bias, n_labels
 
 needs_bf16 = pytest.mark.skipif(
@@ -224,9 +225,8 @@ def screened(X, C, rule):
     sums = np.zeros(C.shape), np.zeros(n_labels(C, rule))
     labels, scores = np.empty(len(X), np.int32), np.empty(len(X), np.float32)
     no_shift, weights = np.zeros(X.shape[1], np.float32), np.ones(len(X), np.float32)
-    return screen.screen(
-        X, C, no_shift, center_bias(C, rule), weights, labels, scores, int(rule), *sums
-    )
+    step = Step(center_bias(C, rule), weights, labels, scores, int(rule), *sums)
+    return screen.screen(X, C, no_shift, step)
 
 
 @needs_bf16

@@ -6,9 +6,12 @@ here, touch the callers too, or clear ``__pycache__``.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numba
 import numpy as np
 
+from clusterica.arrays._namespace import Array
 from clusterica.ops.rules import Rule
 
 # Plain integers: compiled code is cached with them, where an enumeration could not be.
@@ -21,6 +24,23 @@ inlined = numba.njit(nogil=True, cache=True, error_model="numpy", inline="always
 compiled_sum = numba.njit(
     nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract"}
 )
+
+
+class Step(NamedTuple):
+    """What a step reads besides rows and centres, and the arrays that it fills and adds to."""
+
+    bias: np.ndarray
+    weights: np.ndarray  # of the rows; empty where nothing is added
+    labels: np.ndarray
+    scores: np.ndarray
+    rule: int
+    sums: np.ndarray
+    counts: np.ndarray
+
+    def of(self, rows: Array | slice) -> Step:
+        """Return the step of some rows; their labels and scores are copies where rows are indices."""
+        weights = self.weights[rows] if len(self.weights) else self.weights
+        return self._replace(weights=weights, labels=self.labels[rows], scores=self.scores[rows])
 
 
 @compiled

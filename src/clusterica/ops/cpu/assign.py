@@ -10,8 +10,6 @@ Where the processor multiplies bfloat16, most float32 rows are assigned by
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import scipy.sparse as sp
 
@@ -20,6 +18,7 @@ from clusterica.ops.cpu.adding import (
     AXIS,
     DIRECTION,
     GAIN_SHAPE,
+    Step,
     add_rows,
     compiled,
     compiled_sum,
@@ -92,44 +91,31 @@ def _assign_and_add(
     sums = np.zeros(C.shape if weights is not None else (0, C.shape[1]))
     weights = np.empty(0, X.dtype) if weights is None else weights
     counts = np.zeros(n_labels(C, rule))
-    arrays = (center_bias(C, rule), weights, labels, scores, int(rule), sums, counts)
+    step = Step(center_bias(C, rule), weights, labels, scores, int(rule), sums, counts)
     if sp.issparse(X):
         by_feature = np.ascontiguousarray(C.T)
-        gain = _sparse_rows(X.data, X.indices, X.indptr, by_feature, *arrays)
+        gain = _sparse_rows(X.data, X.indices, X.indptr, by_feature, *step)
     elif can_screen(X, C) and (pays(X, C) if screened is None else screened):
-        gain = _screened_rows(X, C, shift, *arrays)
+        gain = _screened_rows(X, C, shift, step)
     else:
-        gain = _dense_rows(X, C, shift, *arrays)
+        gain = _dense_rows(X, C, shift, step)
     return Assignment(labels, scores), LloydSums(sums, counts, np.float64(gain))
 
 
-def _dense_rows(X: np.ndarray, C: np.ndarray, shift: Array | None, *arrays: Any) -> float:
+def _dense_rows(X: np.ndarray, C: np.ndarray, shift: Array | None, step: Step) -> float:
     size, turn = _tiling(C, shift)
-    return _dense_tiles(X, C, _or_zero(shift, X), size, turn, *arrays)
+    return _dense_tiles(X, C, _or_zero(shift, X), size, turn, *step)
 
 
-def _screened_rows(
-    X: np.ndarray,
-    C: np.ndarray,
-    shift: Array | None,
-    bias: np.ndarray,
-    weights: np.ndarray,
-    labels: np.ndarray,
-    scores: np.ndarray,
-    rule: int,
-    sums: np.ndarray,
-    counts: np.ndarray,
-) -> float:
+def _screened_rows(X: np.ndarray, C: np.ndarray, shift: Array | None, step: Step) -> float:
     """Screen the rows, then take those that the screen left open and those it did not come to."""
-    arrays = (bias, weights, labels, scores, rule, sums, counts)
-    found = screen(X, C, _or_zero(shift, X), *arrays)
+    found = screen(X, C, _or_zero(shift, X), step)
     gain = found.gain
     for rows in (np.flatnonzero(found.open), slice(found.stop, None)):
-        label, score = labels[rows], scores[rows]
-        if len(label):
-            w = weights[rows] if len(weights) else weights
-            gain += _dense_rows(X[rows], C, shift, bias, w, label, score, rule, sums, counts)
-            labels[rows], scores[rows] = label, score
+        rest = step.of(rows)
+        if len(rest.labels):
+            gain += _dense_rows(X[rows], C, shift, rest)
+            step.labels[rows], step.scores[rows] = rest.labels, rest.scores
     return gain
 
 

@@ -31,6 +31,7 @@ from clusterica.ops.cpu.adding import (
     AXIS,
     DIRECTION,
     GAIN_SHAPE,
+    Step,
     add_rows,
     compiled,
     inlined,
@@ -95,21 +96,14 @@ def screen(
     X: np.ndarray,
     C: np.ndarray,
     shift: np.ndarray,
-    bias: np.ndarray,
-    weights: np.ndarray,
-    labels: np.ndarray,
-    scores: np.ndarray,
-    rule: int,
-    sums: np.ndarray,
-    counts: np.ndarray,
+    step: Step,
 ) -> Screened:
-    """Assign rows and add them to `sums` and `counts` as the float32 step does, but leave some open."""
-    panels = _make_panels(C, bias, rule in (GAIN_SHAPE, AXIS))
+    """Assign rows and add them to the sums and counts as the float32 step does, but leave some open."""
+    panels = _make_panels(C, step.bias, step.rule in (GAIN_SHAPE, AXIS))
     is_open = np.zeros(X.shape[0], np.bool_)
     size = _TILE_BYTES // (2 * X.shape[1]) // PANEL_ROWS * PANEL_ROWS
     size = int(np.clip(size, PANEL_ROWS, _MOST_TILE_ROWS))
-    arrays = (bias, weights, labels, scores, rule, sums, counts)
-    stop, gain = _screen_tiles(X, C, shift, panels, size, _MOST_OPEN, *arrays, is_open)
+    stop, gain = _screen_tiles(X, C, shift, panels, size, _MOST_OPEN, *step, is_open)
     return Screened(stop, is_open[:stop], gain)
 
 
