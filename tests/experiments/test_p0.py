@@ -141,4 +141,4 @@ def test_a_large_distance_is_looked_at(monkeypatch):
     assert found["least_cosine"] > 0.95
     assert max(found["distance_from_true_axes"], found["distance_after_search"]) < 0.2
     note = p0_table1._bad_note(p0_table1._values([cell]), 1)
-    assert f"ends at {found['distance_after_search']:.3f}, so that" in note
+    assert f"% ends at {found['distance_after_search']:.3f}." in note

@@ -284,10 +284,9 @@ def _bad_note(values: dict[str, Any], n_draws: int) -> str:
                 f"axes it ends at {doubt['distance_from_true_axes']:.3f}."
             )
             if "gained_by_search" in doubt:
-                after = doubt["distance_after_search"]
                 text += (
                     f" A search that lowers the objective by {100 * doubt['gained_by_search']:.2f} % ends "
-                    f"at {after:.3f}{', so that the optimum itself lies there' if after > BAD else ''}."
+                    f"at {doubt['distance_after_search']:.3f}."
                 )
     return text
 
