@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from clusterica.cluster import SphericalKMeans
 from clusterica.encoders import SoftThresholdEncoder
+from clusterica.experiments._recognition import POOLINGS
 from clusterica.ica import (
     RICA,
     DiscriminativeKernelRICA,
@@ -34,6 +35,7 @@ class Setting(NamedTuple):
     ``threshold`` is None for the method's own codes: both signs of W x, k(w, x), or the codes of the
     learner; else codes are soft thresholds of the responses of the learned basis, of both signs.
     ``from_clusters`` starts linear methods at K-means, as P4 starts kernel methods; else at random.
+    ``pooling`` is a name of `POOLINGS`.
     """
 
     sparsity: float = 0.01
@@ -43,6 +45,7 @@ class Setting(NamedTuple):
     max_iter: int = 100
     from_clusters: bool = False
     threshold: float | None = None
+    pooling: str = next(iter(POOLINGS))
 
 
 def describe(name: str, setting: Setting) -> str:
@@ -57,6 +60,7 @@ def describe(name: str, setting: Setting) -> str:
         "K-means start": linear and setting.from_clusters,
         "random start": linear and not setting.from_clusters,
         codes: True,
+        setting.pooling: setting.pooling != Setting().pooling,
     }
     return ", ".join(word for word, counts in words.items() if counts)
 
@@ -141,6 +145,7 @@ def make_features(
         learner=make_learner(name, setting),
         encoder=_encoder(name, setting),
         random_state=seed,
+        **POOLINGS[setting.pooling],
         **steps,
     )
 

@@ -16,7 +16,8 @@ from clusterica.experiments._recognition import Constants, device_name, percent,
 from clusterica.experiments._result import Picture, Result
 
 NOTE = (
-    "Each head is trained on the 1,000 images of a fold and scored on the 4,000 training images outside it. "
+    "Each head is trained on the 1,000 images of a fold and scored on the 4,000 training images outside "
+    "it, for the first {n_folds} of the ten folds. "
     "Filters are learned from all training images without labels, and those of supervised methods from the "
     "images of the fold. Every other patch is encoded, by the method's own codes (KICA, KSR: every fourth); "
     "settings that are not varied are those of the paper."
@@ -48,6 +49,7 @@ def sweep(
     *,
     axis: str,
     n_filters: int = 400,
+    n_folds: int = 5,
     note: str = "",
 ) -> Result:
     """Score every method at every point, and draw the curves.
@@ -62,6 +64,8 @@ def sweep(
         What is varied.
     n_filters : int, default=400
         Number of filters where it is not varied.
+    n_folds : int, default=5
+        Number of folds, of ten.
     note : str
         What to say besides.
     """
@@ -72,7 +76,7 @@ def sweep(
         patch_size=4 if built_in else 8,
         n_patches=ctx.choose(full=50_000, quick=2000),
         stride=ctx.choose(full=2, quick=1),
-        n_folds=ctx.choose(full=5, quick=2),
+        n_folds=ctx.choose(full=n_folds, quick=2),
     )
     jobs = [(name, point) for name, points in curves.items() for point in points]
     scores: dict[str, list[FoldScores]] = {name: [] for name in curves}
@@ -102,7 +106,7 @@ def sweep(
         },
         settings={"data": data, **sizes._asdict(), "device": device_name(ctx)},
         pictures=(_picture(places, scores, axis, data),),
-        note=f"{NOTE} {note}".strip(),
+        note=f"{NOTE.format(n_folds=sizes.n_folds)} {note}".strip(),
     )
 
 

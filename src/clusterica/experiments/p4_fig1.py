@@ -25,4 +25,4 @@ def run(ctx: Context) -> Result:
         name: [Point(n, candidates(name, Setting(), quick=ctx.quick)[0], n) for n in sizes]
         for name in METHODS
     }
-    return sweep(ctx, curves, axis="number of filters")
+    return sweep(ctx, curves, axis="number of filters", n_folds=3)

@@ -21,7 +21,7 @@ from clusterica.experiments._p4_methods import (
     make_features,
 )
 from clusterica.experiments._p4_stl import FoldScores, score_folds
-from clusterica.experiments._recognition import Constants, device_name, percent, stl10
+from clusterica.experiments._recognition import POOLINGS, Constants, device_name, percent, stl10
 from clusterica.experiments._registry import experiment
 from clusterica.experiments._result import Result
 from clusterica.images import ImageFeatures
@@ -31,9 +31,10 @@ NOTE = (
     "the 4,000 training images outside it; the paper scored the test images. Filters are learned from "
     "all 5,000 training images without labels, and those of supervised methods from the images of the "
     "fold. Settings: those of the paper, then those that cross-validation inside the fold chose among "
-    "them and others, for supervised methods the choice of the first fold for RICA or kRICA. KICA and KSR "
-    "have 400 filters and encode every fourth patch in each direction, the others every other one. Raw "
-    "pixels are those of the images at full size. The models of all folds are written beside the table, "
+    "them and others, one of which pools as in P1-table2, for supervised methods the choice of the first "
+    "fold for RICA or kRICA. KICA and KSR have 400 filters and encode every fourth patch in each "
+    "direction, the others every other one. Raw pixels are those of the images at full size. The models "
+    "of all folds are written beside the table, "
     "as P4-table3-kRICA-fold0.safetensors and so on: clusterica.load reads one, and its predict takes "
     "images of shape (n, 96, 96, 3)."
 )
@@ -154,6 +155,8 @@ def _candidates(
         return [partial(_triangle, ctx, sizes)], [None]
     method = name.split(",")[0]
     settings = candidates(method, Setting(), quick=ctx.quick)
+    if method not in SLOW:
+        settings.append(settings[-1]._replace(threshold=0.25, pooling=list(POOLINGS)[-1]))
     if name in TEACHERS:
         settings = [settings[0], choices[TEACHERS[name]]]
     make: list[Callable[[], Any]] = [
