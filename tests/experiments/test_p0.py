@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from clusterica.cluster import KMeans
 from clusterica.experiments import p0_table1, run
 from clusterica.experiments.p0_table1 import LEARNERS, Cell, _fit_draw, laplace_rows
 
@@ -120,7 +121,7 @@ def test_overcomplete_columns_are_found(outcomes):
 
 def test_same_seed_same_numbers():
     def distances(seed):
-        cell = Cell(2, 1000, {name: [] for name in LEARNERS}, dict.fromkeys(LEARNERS, 0.0), [])
+        cell = Cell.empty(2, 1000)
         _fit_draw(cell, seed=[seed, 2, 1000, 0])
         return cell.distances
 
@@ -131,14 +132,27 @@ def test_a_large_distance_is_looked_at(monkeypatch):
     """With the bound at zero every distance is in doubt; the search must not raise the objective."""
     monkeypatch.setattr(p0_table1, "BAD", 0.0)
     monkeypatch.setattr(p0_table1, "TRIALS", 5)
-    names = p0_table1.LEARNERS
-    cell = p0_table1.Cell(10, 10_000, {n: [] for n in names}, dict.fromkeys(names, 0.0), [])
+    cell = Cell.empty(10, 10_000)
     p0_table1._fit_draw(cell, seed=[0])
     doubts = {doubt["learner"]: doubt for doubt in cell.doubts}
-    assert set(doubts) == set(names)
+    assert set(doubts) == set(LEARNERS)
     found = doubts["kmeans"]
+    assert [found["standard_errors"]] == cell.errors
     assert found["gained_by_search"] >= 0
     assert found["least_cosine"] > 0.95
     assert max(found["distance_from_true_axes"], found["distance_after_search"]) < 0.2
     note = p0_table1._bad_note(p0_table1._values([cell]), 1)
     assert f"% ends at {found['distance_after_search']:.3f}." in note
+
+
+def test_standard_errors_tell_a_missed_axis_from_scatter():
+    """Centroids of K-means scatter by a few standard errors; two axes turned by 45 degrees are far off."""
+    S = p0_table1.laplace_rows(20_000, 5, rng=np.random.default_rng(3))
+    axes = np.concatenate([np.eye(5), -np.eye(5)]).astype(np.float32)
+    turned = axes.copy()
+    turned[:, :2] = axes[:, :2] @ np.array([[1, 1], [-1, 1]], dtype=np.float32) / np.sqrt(2)
+    errors = [
+        p0_table1._in_standard_errors(KMeans(10, init=init, max_iter=n).fit(S).cluster_centers_, S)
+        for init, n in ((axes, 300), (turned, 1))
+    ]
+    assert errors[0] < 10 < 40 < errors[1]

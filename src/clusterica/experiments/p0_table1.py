@@ -82,8 +82,15 @@ class Cell(NamedTuple):
     n_samples: int
     distances: dict[str, list[float]]
     seconds: dict[str, float]
+    errors: list[float]
+    """How far off K-means is in standard errors, for every draw."""
     doubts: list[dict[str, Any]]
     """A closer look at every distance that is large."""
+
+    @classmethod
+    def empty(cls, d: int, n_samples: int) -> Cell:
+        """Return a cell without draws."""
+        return cls(d, n_samples, {n: [] for n in LEARNERS}, dict.fromkeys(LEARNERS, 0.0), [], [])
 
     @property
     def name(self) -> str:
@@ -113,11 +120,7 @@ def run(ctx: Context) -> Result:
         "start_rows": START_ROWS,
         "bad_above": BAD,
     }
-    cells = {
-        (d, m): Cell(d, m, {name: [] for name in LEARNERS}, dict.fromkeys(LEARNERS, 0.0), [])
-        for d in settings["n_features"]
-        for m in settings["n_draws"]
-    }
+    cells = {(d, m): Cell.empty(d, m) for d in settings["n_features"] for m in settings["n_draws"]}
     draws = [(d, m, draw) for d, m in cells for draw in range(settings["n_draws"][m])]
     for d, m, draw in ctx.track(draws, "Draws of Laplace sources"):
         _fit_draw(cells[d, m], seed=[ctx.seed, d, m, draw])
@@ -179,8 +182,28 @@ def _fit_draw(cell: Cell, *, seed: list[int]) -> None:
         cell.seconds[name] += time.perf_counter() - begin
         distance = recovery_distance(found, np.eye(cell.d))
         cell.distances[name].append(distance)
+        if name == "kmeans":
+            cell.errors.append(_in_standard_errors(found, S))
         if distance > BAD:
             cell.doubts.append(_doubt(name, S, found, distance, random_state))
+
+
+def _in_standard_errors(centers: np.ndarray, S: np.ndarray) -> float:
+    """Return how far the worst coordinate of a centroid is off, in standard errors of a mean of its rows.
+
+    Coordinates beside the axis of a centroid are 0 in the law of the rows. A missed axis is off by many
+    standard errors, an optimum that only scatters by a few. Spreads are those of the first rows.
+    """
+    part = S[:START_ROWS]
+    labels = np.argmax(part @ centers.T - (centers**2).sum(axis=1) / 2, axis=1)
+    worst = 0.0
+    for j, center in enumerate(centers):
+        rows = part[labels == j]
+        error = rows.std(axis=0, ddof=1) / np.sqrt(len(rows) * len(S) / len(part))
+        off = abs(center) / error
+        off[np.argmax(abs(center))] = 0.0
+        worst = max(worst, float(off.max()))
+    return worst
 
 
 def _doubt(
@@ -201,6 +224,7 @@ def _doubt(
         deepest, gained = _searched(S, found, rng=np.random.default_rng(random_state))
         doubt["distance_after_search"] = recovery_distance(deepest, np.eye(S.shape[1]))
         doubt["gained_by_search"] = gained
+        doubt["standard_errors"] = _in_standard_errors(found, S)
     return doubt
 
 
@@ -254,6 +278,7 @@ def _values(cells: list[Cell]) -> dict[str, Any]:
             name: sum(distance > BAD for cell in cells for distance in cell.distances[name])
             for name in LEARNERS
         },
+        "kmeans_in_standard_errors": {cell.name: cell.errors for cell in cells},
         "doubts": {cell.name: cell.doubts for cell in cells if cell.doubts},
         "seconds": {cell.name: cell.seconds for cell in cells},
         "largest_data_mib": largest / 2**20,
@@ -277,6 +302,7 @@ def _bad_note(values: dict[str, Any], n_draws: int) -> str:
     counts = (f"{LEARNERS[name].label} {n}" for name, n in values["bad_draws"].items())
     text = f"Draws of {n_draws} above it: {', '.join(counts)}."
     for cell, doubts in values["doubts"].items():
+        errors = values["kmeans_in_standard_errors"][cell]
         for doubt in doubts:
             text += (
                 f" In {cell} {LEARNERS[doubt['learner']].label} is off by {doubt['distance']:.3f}, with a "
@@ -285,6 +311,9 @@ def _bad_note(values: dict[str, Any], n_draws: int) -> str:
             )
             if "gained_by_search" in doubt:
                 text += (
+                    f" Its worst coordinate is off by {doubt['standard_errors']:.1f} standard errors of the "
+                    f"mean; over all draws of the cell the median is {np.median(errors):.1f} and the "
+                    f"largest {max(errors):.1f}."
                     f" A search that lowers the objective by {100 * doubt['gained_by_search']:.2f} % ends "
                     f"at {doubt['distance_after_search']:.3f}."
                 )
