@@ -89,3 +89,21 @@ def test_polar_factor_in_every_library(put, rng):
 def test_polar_factor_of_a_matrix_without_full_rank(put):
     C = to_host(polar_factor(put(np.array([[1.0, 0, 0], [2.0, 0, 0]]))))
     np.testing.assert_allclose(C @ C.T, np.eye(2), atol=1e-12)
+
+
+@pytest.mark.parametrize("n", [255, 256, 300])
+def test_polar_factor_of_a_large_matrix_is_that_of_its_decomposition(put, rng, n):
+    """Singular values over six decades, with signs that rows of orthogonal matrices may have."""
+    U, V = (np.linalg.qr(rng.standard_normal((n, n)))[0] for _ in range(2))
+    M = U * np.logspace(-3, 3, n) @ V
+    C = to_host(polar_factor(put(M)))
+    np.testing.assert_allclose(C, U @ V, atol=1e-9)
+    np.testing.assert_allclose(C @ C.T, np.eye(n), atol=1e-12)
+
+
+@pytest.mark.parametrize("rank", [0, 200, 255])
+def test_polar_factor_of_a_large_matrix_without_full_rank(put, rng, rank):
+    M = rng.standard_normal((256, rank)) @ rng.standard_normal((rank, 256))
+    C = to_host(polar_factor(put(M)))
+    np.testing.assert_allclose(C @ C.T, np.eye(256), atol=1e-10)
+    assert abs(np.trace(C @ M.T) - np.linalg.norm(M, "nuc")) < 1e-6 * max(1, np.linalg.norm(M))

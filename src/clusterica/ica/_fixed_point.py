@@ -54,7 +54,8 @@ def _step(W: np.ndarray, *, rows: Rows, contrast: Contrast) -> Step:
     B, mean = W.astype(rows.dtype), np.zeros(rows.n_features, rows.dtype)
     total = map_reduce(fn, rows, B, mean, row_bytes=row_bytes)
     of = LikelihoodSums(*(to_host(value) / rows.n_rows for value in total))
-    new = polar_factor((of.gradient - np.diag(of.curvature)) @ W)
+    M = (of.gradient - np.diag(of.curvature)) @ W
+    new = to_host(polar_factor(rows.place(M)))
     # A direction may change its sign from step to step, which is no move.
     change = float(np.abs(1 - np.abs((new * W).sum(axis=1))).max())
     return Step(new, float(of.value), change)
