@@ -13,7 +13,9 @@ from clusterica.ops.code import LassoCodes, duality_gaps
 from clusterica.ops.cpu import lasso as cpu_lasso
 
 _CHECK_EVERY = 10  # steps between two looks at the duality gap, which costs as much as a step
-_RELAXATION = 1.6
+_RELAXATION = 1.8
+_STRONG = 4  # directions of the largest eigenvalues that are kept apart
+_TRIED, _TRIALS = 256, 3  # rows and times that a weight is tried on before all rows begin
 # The compiled solver takes a row at a time, and time that grows as the cube of its nonzeros; splitting takes
 # products of all rows, whatever the nonzeros. Over this many on average the latter is faster.
 _MANY = 64
@@ -57,15 +59,11 @@ def lasso_of_gram_reference(
     may be near one, and gradient steps then take thousands.
     """
     xp = namespace_of(B)
-    rho = max(float(xp.mean(xp.linalg.diagonal(G))), float(xp.finfo(G.dtype).smallest_normal))
-    inverse = _shifted_inverse(G, rho)
+    split = _first_weight(B, G, alpha)
     Z = U = xp.zeros_like(B)
     where, done = xp.arange(B.shape[0], device=B.device), []
     for i in range(max_iter):
-        S = (B + rho * (Z - U)) @ inverse
-        V = _RELAXATION * S + (1 - _RELAXATION) * Z + U
-        U = xp.clip(V, min=-alpha / rho, max=alpha / rho)
-        Z = V - U
+        Z, U = split.step(B, Z, U)
         if (i + 1) % _CHECK_EVERY and i + 1 < max_iter:
             continue
         gaps = duality_gaps(Z, B, B - Z @ G, energies, alpha)
@@ -79,12 +77,88 @@ def lasso_of_gram_reference(
             B, Z, U, energies, where = (
                 xp.take(a, rest, axis=0) for a in (B, Z, U, energies, where)
             )
-        better = _weight(Z, alpha, rho) if i < _LAST_CHANGE else rho
-        if better != rho:
-            U, rho, inverse = U * (rho / better), better, _shifted_inverse(G, better)
+        if i < _LAST_CHANGE:
+            split, U = _reweighted(split, Z, U)
     where, Z, gaps = (xp.concat(parts, axis=0) for parts in zip(*done, strict=True))
     order = xp.argsort(where)
     return LassoCodes(xp.take(Z, order, axis=0), xp.take(gaps, order, axis=0))
+
+
+class _Split:
+    """Steps of splitting with one weight ρ.
+
+    The products of a kernel may be near one, so that G has an eigenvalue as large as its number of atoms.
+    Along such directions the products of rows with ``(G + ρ I)^-1`` are small differences of large numbers,
+    of which float32 leaves little. So they are taken out of the rows first, and multiplied apart.
+    """
+
+    def __init__(self, G: Array, alpha: float, rho: float) -> None:
+        xp = namespace_of(G)
+        self.G, self.alpha, self.rho = G, alpha, rho
+        wide = xp.astype(G, xp.float64)
+        identity = xp.eye(G.shape[0], dtype=xp.float64, device=G.device)
+        inverse = xp.linalg.inv(wide + rho * identity)
+        strong = _strong_directions(wide)
+        self.inverse, self.strong, self.of_strong = (
+            xp.astype(M, G.dtype) for M in (inverse, strong, strong.T @ inverse)
+        )
+
+    def step(self, B: Array, Z: Array, U: Array) -> tuple[Array, Array]:
+        """Return the codes of the penalty, and the multipliers over ρ, after a step."""
+        P = B + self.rho * (Z - U)
+        along = P @ self.strong
+        S = (P - along @ self.strong.T) @ self.inverse + along @ self.of_strong
+        V = _RELAXATION * S + (1 - _RELAXATION) * Z + U
+        most = self.alpha / self.rho
+        U = namespace_of(V).clip(V, min=-most, max=most)
+        return V - U, U
+
+
+def _strong_directions(G: Array) -> Array:
+    """Return orthonormal directions, one a column, that hold the largest eigenvalues nearly whole."""
+    xp = namespace_of(G)
+    n = G.shape[0]
+    start = np.random.default_rng(0).standard_normal((n, min(n, _STRONG)))
+    found = xp.asarray(start, dtype=G.dtype, device=G.device)
+    for _ in range(2):
+        found = xp.linalg.qr(G @ found)[0]
+    return found
+
+
+def _first_weight(B: Array, G: Array, alpha: float) -> _Split:
+    """Return a splitting whose weight some steps on a few rows have found."""
+    xp = namespace_of(B)
+    split = _Split(G, alpha, _size(G))
+    few = B[:: max(1, B.shape[0] // _TRIED), :]
+    Z = U = xp.zeros_like(few)
+    for _ in range(_TRIALS):
+        for _ in range(_CHECK_EVERY):
+            Z, U = split.step(few, Z, U)
+        split, U = _reweighted(split, Z, U)
+    return split
+
+
+def _size(G: Array) -> float:
+    """Return the mean squared length of an atom, over 0."""
+    xp = namespace_of(G)
+    return max(float(xp.mean(xp.linalg.diagonal(G))), float(xp.finfo(G.dtype).smallest_normal))
+
+
+def _reweighted(split: _Split, Z: Array, U: Array) -> tuple[_Split, Array]:
+    """Return the splitting for these codes, and the multipliers over its ρ.
+
+    It converges fast where multipliers, up to alpha / ρ, are about half as large as codes. ρ is never over
+    its first value: early codes have too many nonzeros, and would raise it. A ρ that is near stays.
+    """
+    xp = namespace_of(Z)
+    total = float(xp.sum(xp.abs(Z), dtype=xp.float64))
+    if total == 0:
+        return split, U
+    mean = total / max(1, int(xp.sum(xp.astype(Z != 0, xp.int64))))
+    rho = min(_size(split.G), 2 * split.alpha / mean)
+    if 0.5 <= rho / split.rho <= 2:
+        return split, U
+    return _Split(split.G, split.alpha, rho), U * (split.rho / rho)
 
 
 def _is_dense(B: np.ndarray, energies: np.ndarray, G: np.ndarray, alpha: float) -> bool:
@@ -94,20 +168,3 @@ def _is_dense(B: np.ndarray, energies: np.ndarray, G: np.ndarray, alpha: float) 
     few = slice(0, None, B.shape[0] // 4)
     codes, _ = cpu_lasso.lasso(B[few], energies[few], G, alpha=alpha, max_iter=100, tol=0.1)
     return bool((codes != 0).sum() > _MANY * len(codes))
-
-
-def _weight(Z: Array, alpha: float, rho: float) -> float:
-    """Return ρ for which the multipliers, up to alpha / ρ, are as large as codes, or the old one if near."""
-    xp = namespace_of(Z)
-    total = float(xp.sum(xp.abs(Z), dtype=xp.float64))
-    if total == 0:
-        return rho
-    new = alpha * int(xp.sum(xp.astype(Z != 0, xp.int64))) / total
-    return new if not 0.5 <= new / rho <= 2 else rho
-
-
-def _shifted_inverse(G: Array, rho: float) -> Array:
-    """Return ``(G + ρ I)^-1``, by way of float64."""
-    xp = namespace_of(G)
-    identity = xp.eye(G.shape[0], dtype=xp.float64, device=G.device)
-    return xp.astype(xp.linalg.inv(xp.astype(G, xp.float64) + rho * identity), G.dtype)
