@@ -32,8 +32,8 @@ NOTE = (
     "all 5,000 training images without labels, and those of supervised methods from the images of the "
     "fold. Settings: those of the paper, then those that cross-validation inside the fold chose among "
     "them and others, one of which pools as in P1-table2, for supervised methods the choice of the first "
-    "fold for RICA or kRICA. KICA and KSR have 400 filters and encode every fourth patch in each "
-    "direction, the others every other one. Raw pixels are those of the images at full size. The models "
+    "fold for RICA or kRICA. KICA and KSR encode every fourth patch in each direction, the others every "
+    "other one. Raw pixels are those of the images at full size. The models "
     "of all folds are written beside the table, "
     "as P4-table3-kRICA-fold0.safetensors and so on: clusterica.load reads one, and its predict takes "
     "images of shape (n, 96, 96, 3)."
@@ -58,8 +58,6 @@ class Sizes(NamedTuple):
     """How much is learned."""
 
     n_filters: int
-    n_filters_slow: int
-    """Filters of KICA and KSR."""
     patch_size: int
     wider: int
     """The other size of patches, for RICA."""
@@ -95,7 +93,6 @@ def run(ctx: Context) -> Result:
     built_in = ctx.quick and ctx.data is None
     sizes = Sizes(
         n_filters=ctx.choose(full=1600, quick=20),
-        n_filters_slow=ctx.choose(full=400, quick=20),
         patch_size=4 if built_in else 8,
         wider=5 if built_in else 10,
         n_patches=ctx.choose(full=100_000, quick=3000),
@@ -164,7 +161,7 @@ def _candidates(
             make_features,
             method,
             setting,
-            n_filters=sizes.n_filters_slow if method in SLOW else sizes.n_filters,
+            n_filters=sizes.n_filters,
             patch_size=sizes.wider if name == "RICA, 10x10" else sizes.patch_size,
             n_patches=sizes.n_patches,
             stride=sizes.stride_slow if method in SLOW else sizes.stride,
