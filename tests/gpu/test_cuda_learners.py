@@ -8,7 +8,14 @@ from clusterica import config_context
 from clusterica.arrays import to_host
 from clusterica.cluster import DensityClusterer
 from clusterica.encoders import ENCODER_NAMES, make_encoder
-from clusterica.ica import ClusterICA, KernelICA, KernelSparseCoding, KurtosisPursuit
+from clusterica.ica import (
+    RICA,
+    ClusterICA,
+    DiscriminativeRICA,
+    KernelICA,
+    KernelSparseCoding,
+    KurtosisPursuit,
+)
 from clusterica.images import ImageFeatures
 from clusterica.linear import LinearSVC, RidgeHead
 from clusterica.preprocessing import KernelWhitener
@@ -37,6 +44,28 @@ def test_sources(estimator):
     assert found.components_.device.type == "cuda"
     assert found.transform(tensor).device.type == "cuda"
     np.testing.assert_allclose(to_host(found.components_), expected, atol=1e-3)
+
+
+@pytest.mark.parametrize("unit_norm", ["tight", False])
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        RICA(9, random_state=0),
+        RICA(9, pooling="2d", random_state=0),
+        DiscriminativeRICA(9, random_state=0),
+    ],
+    ids=str,
+)
+def test_reconstruction(estimator, unit_norm):
+    """The same objective at the end; the way there may part, by rounding, at a fork."""
+    y = np.arange(len(X)) % 3
+    ends = []
+    for rows in (X, torch.asarray(X, device="cuda")):
+        estimator.set_params(unit_norm=unit_norm, tol=1e-8, max_iter=1000).fit(rows, y)
+        ends.append(estimator.objective_history_)
+    assert estimator.transform(rows).device.type == "cuda"
+    np.testing.assert_allclose(ends[0][:5], ends[1][:5], rtol=1e-6)
+    np.testing.assert_allclose(ends[0][-1], ends[1][-1], rtol=0.02)
 
 
 @pytest.mark.parametrize("kernel", ["rbf", "polynomial"])

@@ -338,8 +338,31 @@ def test_steps_that_are_too_few_are_told(labelled):
         small(max_iter=2).fit(*labelled)
 
 
-def test_a_start_at_the_clusters_of_every_class(labelled):
-    """With one step and no penalty the filters of a class still point to where its rows are."""
+def test_a_start_at_the_clusters_of_classes_points_to_them(rng):
+    """Rows of three classes about centres of their own: a filter each, towards its centre."""
+    centers = 5 * np.linalg.qr(rng.normal(size=(6, 6)))[0][:3]
+    y = np.arange(600) % 3
+    X = centers[y] + rng.normal(size=(600, 6))
+    rica = DiscriminativeRICA(3, discrimination=0.0, init="k-means", max_iter=1, random_state=0)
+    rows = check_rows(rica, X, reset=True)
+    labels = rica._check_labels(rows, y, 3)
+    W = rica._start(rows, 3, X.mean(axis=0), labels)
+    towards = centers - centers.mean(axis=0)
+    cosines = (W * towards).sum(axis=1) / np.linalg.norm(towards, axis=1)
+    assert np.abs(cosines).min() > 0.98
+
+
+def test_labels_that_are_missing(labelled):
+    X, _ = labelled
+    y = np.array(["a", "b", None], dtype=object)[np.arange(900) % 3]
+    for n in (6, None):
+        with pytest.raises(ValueError, match=r"missing labels \(None\); drop the rows"):
+            small(n).fit(X, y)
+        with pytest.raises(ValueError, match=r"y has shape \(0,\) and X has 900 rows"):
+            small(n).fit(X, [])
+
+
+def test_the_start_at_clusters_is_the_same_again(labelled):
     X, y = labelled
     rica = small(9, sparsity=0.0, discrimination=0.0, init="k-means", unit_norm=False, max_iter=1)
     with pytest.warns(ConvergenceWarning):

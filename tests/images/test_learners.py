@@ -10,7 +10,14 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.preprocessing import StandardScaler
 
 from clusterica.cluster import CosineKMeans, KMeans, SphericalKMeans
-from clusterica.ica import RICA, DiscriminativeRICA
+from clusterica.ica import (
+    RICA,
+    DiscriminativeKernelRICA,
+    DiscriminativeRICA,
+    KernelICA,
+    KernelRICA,
+    KernelSparseCoding,
+)
 from clusterica.images import ImageFeatures, sample_patches
 from clusterica.images._bank import default_eps
 from clusterica.preprocessing import ContrastNormalizer, Whitener
@@ -137,9 +144,13 @@ def test_other_steps(images, settings):
             assert not hasattr(given, "n_features_in_")
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # stopped early
 @pytest.mark.parametrize(
     "learner",
     [
+        KernelRICA(gamma=3.0, max_iter=3),
+        KernelICA(n_landmarks=50, max_iter=5),
+        KernelSparseCoding(gamma=1.0, max_iter=3),
         KMeans(max_iter=3),
         "spherical-k-means",
         SklearnKMeans(n_init=1),
@@ -211,12 +222,21 @@ def test_labels_reach_the_patches(images):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # stopped early
+@pytest.mark.filterwarnings("ignore:.*basis vectors are dead")
 @pytest.mark.parametrize("encoder", ["transform", "soft-threshold"])
 @pytest.mark.parametrize("library", ["numpy", "torch"])
-def test_labels_reach_the_filters_of_classes(images, encoder, library):
+@pytest.mark.parametrize(
+    "learner",
+    [
+        DiscriminativeRICA(max_iter=5, discrimination=1.0),
+        DiscriminativeKernelRICA(max_iter=2, discrimination=0.1, gamma=10.0),
+    ],
+    ids=lambda learner: type(learner).__name__,
+)
+def test_labels_reach_the_filters_of_classes(images, encoder, library, learner):
     X = images if library == "numpy" else pytest.importorskip("torch").asarray(images)
     y = np.array(["a", "b", "c"])[np.arange(12) % 3]
-    learner = DiscriminativeRICA(max_iter=5, discrimination=1.0)
+    name = type(learner).__name__
     model = small(n_filters=9, learner=learner, encoder=encoder).fit(X, y)
     assert model.learner_.component_classes_.tolist() == ["a"] * 3 + ["b"] * 3 + ["c"] * 3
     assert model.filters_.shape == (9, 48)
@@ -224,11 +244,9 @@ def test_labels_reach_the_filters_of_classes(images, encoder, library):
     assert found.shape == (12, 4 * (9 if encoder == "transform" else 18))
     other = small(n_filters=9, learner=learner, encoder=encoder).fit(X, np.roll(y, 1))
     assert np.abs(np.asarray(other.filters_) - np.asarray(model.filters_)).max() > 1e-3
-    with pytest.raises(
-        ValueError, match=r"DiscriminativeRICA learns from labels; call fit\(X, y\)"
-    ):
+    with pytest.raises(ValueError, match=rf"{name} learns from labels; call fit\(X, y\)"):
         small(n_filters=9, learner=learner, encoder=encoder).fit(X)
-    with pytest.raises(ValueError, match="n_components=8 must be a multiple"):
+    with pytest.raises(ValueError, match=r"n_components=8 must be a multiple.*n_filters"):
         small(n_filters=8, learner=learner, encoder=encoder).fit(X, y)
 
 

@@ -80,7 +80,8 @@ def test_values_by_hand(put):
     np.testing.assert_allclose(value(LogCosh(2.0)), np.log(np.cosh([6, 8])).sum() / 2)
     # Pools {1, 2} and {3}: √(9/2) for each of the first two, and 4.
     np.testing.assert_allclose(value("l1", [0, 0, 1]), 2 * 4.5**0.5 + 4, atol=4e-3)
-    np.testing.assert_allclose(value("l1", "1d"), 3 * (25 / 3) ** 0.5, atol=4e-3)
+    # A ring of three would be one pool of all of them: each is alone.
+    np.testing.assert_allclose(value("l1", "1d"), 7, atol=5e-3)
 
 
 @pytest.mark.parametrize("contrast", [*PENALTIES.values(), LogCosh(0.5), SmoothedL1(1.0)], ids=str)
@@ -123,7 +124,11 @@ def torus_matrix(shape, width):
 def test_pools_on_a_torus(put, shape, width, rng):
     pooling = TorusPooling(shape, width=width)
     K = int(np.prod(shape))
-    pooling.check(K)
+    if max(shape) > width:
+        pooling.check(K)
+    else:
+        with pytest.raises(ValueError, match=r"takes all of .* together; one pool of all codes"):
+            pooling.check(K)
     H = to_host(pooling.average(put(np.eye(K))))
     np.testing.assert_allclose(H, torus_matrix(shape, width), atol=1e-15)
     np.testing.assert_allclose(H, H.T, atol=1e-15)
@@ -154,7 +159,9 @@ def test_pools_of_groups(put, groups, rng):
         ("1d", 10, TorusPooling((10,))),
         ("2d", 12, TorusPooling((3, 4))),
         ("2d", 7, TorusPooling((7,))),
-        ("2d", 4, TorusPooling((2, 2), width=1)),
+        ("2d", 4, TorusPooling((4,))),
+        ("2d", 9, TorusPooling((9,))),
+        ("1d", 3, TorusPooling((3,), width=1)),
         ("1d", 2, TorusPooling((2,), width=1)),
         ("2d", 1, TorusPooling((1,), width=1)),
     ],
@@ -200,3 +207,16 @@ def test_the_compiled_pools_agree_with_the_reference(rng, shape, width, signed, 
     tol = 1e-5 if dtype == np.float32 else 1e-12
     np.testing.assert_allclose(found.value, expected.value, rtol=tol)
     np.testing.assert_allclose(found.slopes, expected.slopes, rtol=tol, atol=tol)
+
+
+def test_pools_of_every_kind_and_those_of_all_codes():
+    assert TorusPooling(6) == TorusPooling((6,))
+    assert GroupPooling([0, 0, 1]) == GroupPooling(np.array([0, 0, 1])) == GroupPooling((0, 0, 1))
+    for shape in ((0, 6), (), (2.5,)):
+        with pytest.raises(ValueError, match="must be one or more numbers of codes"):
+            TorusPooling(shape)
+    with pytest.raises(ValueError, match="groups must be finite"):
+        make_penalty("l1", [0, 0, 1, np.nan], n_codes=4)
+    with pytest.raises(ValueError, match="all codes are in one group; one pool of all codes"):
+        make_penalty("l1", [0] * 4, n_codes=4)
+    make_penalty("l1", [0], n_codes=1)

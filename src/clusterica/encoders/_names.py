@@ -50,7 +50,10 @@ def make_encoder(encoder: Any) -> Any:
     if isinstance(encoder, str):
         if encoder not in _BY_NAME:
             known = ", ".join(map(repr, ENCODER_NAMES))
-            raise ValueError(f"encoder={encoder!r} is not known; use one of {known}, or an object")
+            raise ValueError(
+                f"encoder={encoder!r} is not known; use one of {known}, or an object (in ImageFeatures also "
+                "'transform' and 'transform-both-signs', the codes of the learner)"
+            )
         return _BY_NAME[encoder]()
     if isinstance(encoder, type) or not all(callable(getattr(encoder, m, None)) for m in _METHODS):
         raise TypeError(

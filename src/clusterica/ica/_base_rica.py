@@ -37,7 +37,7 @@ from clusterica.preprocessing._map import apply_map
 from clusterica.preprocessing._moments import moments_about_mean
 
 # Mini-batch steps that a fit stands for: those after it are short, since they begin at a minimum.
-_STEPS_OF_FIT = 10_000
+STEPS_OF_FIT = 10_000
 
 
 class Seen(NamedTuple):
@@ -100,9 +100,9 @@ class BaseRICA(
         labels = self._check_labels(rows, y, K)
         penalty = self._penalty(K)
         with worker_pool():
-            W = self._start(rows, K, labels)
-            progress = fit_progress(self, self.max_iter, X=X, y=y)
             total = host_moments(rows)
+            W = self._start(rows, K, total.first, labels)
+            progress = fit_progress(self, self.max_iter, X=X, y=y)
             null = null_directions(total.second, rows.dtype)
             problem = self._problem(rows, total, penalty, null)
             if labels is not None:
@@ -128,7 +128,7 @@ class BaseRICA(
                 ConvergenceWarning,
                 stacklevel=4,
             )
-        return Seen(total, problem.null, _STEPS_OF_FIT)
+        return Seen(total, null, STEPS_OF_FIT)
 
     def transform(self, X: Any) -> Array:
         """Return the codes ``W (x - mean)`` of the rows.
@@ -187,12 +187,14 @@ class BaseRICA(
             tight=tight,
         )
 
-    def _start(self, rows: Rows, K: int, labels: Labels | None = None) -> np.ndarray:
+    def _start(
+        self, rows: Rows, K: int, mean: np.ndarray, labels: Labels | None = None
+    ) -> np.ndarray:
         """Return the basis to begin with, in float64 on the host."""
         if isinstance(self.init, str):
             rng = as_generator(self.random_state)
             if self.init == "k-means":
-                W = cluster_directions(rows, K, labels, rng)
+                W = cluster_directions(rows, K, mean, labels, rng)
             else:
                 W = unit_rows(rng.normal(size=(K, rows.n_features)))
             # So that W x has the size of x, about.
@@ -219,4 +221,7 @@ class BaseRICA(
 
 def host_moments(rows: Rows) -> Moments:
     """Return n, the mean, and the sums of products about it, in float64 on the host."""
-    return Moments(*(to_host(part) for part in moments_about_mean(rows)))
+    moments = Moments(*(to_host(part) for part in moments_about_mean(rows)))
+    if not np.isfinite(moments.second).all():
+        raise ValueError("the squares of the rows are too large to be summed; scale the rows down")
+    return moments

@@ -190,7 +190,7 @@ class DiscriminativeKernelRICA(BaseKernelRICA):
     def _n_components(self, rows: Rows, y: Any) -> int:
         if self.n_components is not None or y is None:
             return super()._n_components(rows, y)
-        return most_components(rows, y)
+        return most_components(self, rows, y)
 
     def _check_labels(self, rows: Rows, y: Any, K: int) -> Labels:
         labels = check_class_labels(self, y, rows, K)

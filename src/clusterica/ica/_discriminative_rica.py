@@ -175,7 +175,7 @@ class DiscriminativeRICA(BaseRICA):
     def _n_components(self, rows: Rows, y: Any) -> int:
         if self.n_components is not None or y is None:
             return super()._n_components(rows, y)
-        return most_components(rows, y)
+        return most_components(self, rows, y)
 
     def _penalty(self, n_components: int) -> PenaltyFunction:
         return make_penalty(self.penalty, self.pooling, n_codes=n_components)

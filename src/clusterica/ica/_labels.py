@@ -28,18 +28,7 @@ class Labels(NamedTuple):
 def check_class_labels(estimator: Any, y: Any, rows: Rows, n_components: int) -> Labels:
     """Return the labels of the rows, after a look at whether each class can have its part of the basis."""
     name = type(estimator).__name__
-    if y is None:
-        raise ValueError(
-            f"{name} requires y to be passed, but the target y is None; give a label for every row"
-        )
-    y = np.asarray(to_host(y))
-    if y.ndim == 2 and y.shape[1] == 1:
-        y = y.ravel()
-    if y.ndim != 1 or len(y) != rows.n_rows:
-        raise ValueError(
-            f"y has shape {y.shape} and X has {rows.n_rows} rows; give one label for every row"
-        )
-    check_classification_targets(y)
+    y = _one_for_every_row(estimator, y, rows)
     classes, places, counts = np.unique(y, return_inverse=True, return_counts=True)
     if len(classes) < 2:
         raise ValueError(
@@ -48,13 +37,14 @@ def check_class_labels(estimator: Any, y: Any, rows: Rows, n_components: int) ->
     if n_components % len(classes):
         raise ValueError(
             f"n_components={n_components} must be a multiple of the number of classes, {len(classes)}: "
-            f"every class gets as many basis vectors; use {_multiple(n_components, len(classes))}"
+            f"every class gets as many basis vectors; use {_multiple(n_components, len(classes))} (in "
+            "ImageFeatures that is n_filters)"
         )
     k, fewest = n_components // len(classes), int(counts.argmin())
     if counts[fewest] < k:
         raise ValueError(
-            f"class {classes[fewest]!r} has {counts[fewest]} rows, fewer than its {k} basis vectors; give "
-            "more rows, or lower n_components"
+            f"class {classes[fewest]} has {counts[fewest]} rows, fewer than its {k} basis vectors; give "
+            "more rows, or lower n_components (in ImageFeatures n_filters)"
         )
     return Labels(classes, places.astype(np.int64))
 
@@ -76,9 +66,29 @@ def make_discrimination(
     return Discrimination(n_classes, weight, homogeneous=both)
 
 
-def most_components(rows: Rows, y: Any) -> int:
+def _one_for_every_row(estimator: Any, y: Any, rows: Rows) -> np.ndarray:
+    """Return the labels as an array, after a look at whether every row has one."""
+    if y is None:
+        raise ValueError(
+            f"{type(estimator).__name__} requires y to be passed, but the target y is None; give a label for "
+            "every row"
+        )
+    y = np.asarray(to_host(y))
+    if y.ndim == 2 and y.shape[1] == 1:
+        y = y.ravel()
+    if y.ndim != 1 or len(y) != rows.n_rows:
+        raise ValueError(
+            f"y has shape {y.shape} and X has {rows.n_rows} rows; give one label for every row"
+        )
+    if y.dtype == object and any(label is None for label in y):
+        raise ValueError("y has missing labels (None); drop the rows without a label")
+    check_classification_targets(y)
+    return y
+
+
+def most_components(estimator: Any, rows: Rows, y: Any) -> int:
     """Return the largest number of basis vectors up to that of features that all classes can share."""
-    n_classes = len(np.unique(to_host(y)))
+    n_classes = len(np.unique(_one_for_every_row(estimator, y, rows)))
     return max(1, rows.n_features // n_classes) * n_classes
 
 

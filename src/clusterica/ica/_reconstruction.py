@@ -3,10 +3,10 @@
 Reconstruction and discrimination need second moments only, which are summed once; each step of L-BFGS
 walks over the rows for the penalty.
 
-Basis vectors of length one need care on two sides. More of them than features have WᵀW = t I at best, with
-t = K / n; with WᵀW in place of WᵀW / t the error would be least where most of them point to where the data
-varies least, out of the way. And they are kept out of directions in which the data does not vary at all,
-where they would cost nothing and tell nothing.
+Basis vectors of length one need care on two sides. More of them than the n directions in which the data
+varies have WᵀW = t I there at best, with t = K / n; with WᵀW in place of WᵀW / t the error would be least
+where most of them point to where the data varies least, out of the way. And they are kept out of directions
+in which the data does not vary at all, where they would cost nothing and tell nothing.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Reconstruction:
     supervision : Supervision, optional
         The part with labels.
     tight : bool, default=True
-        Whether t is K / n for more unit vectors than features; else it is 1.
+        Whether t is K / n for more unit vectors than the n directions in which the data varies; else it is 1.
     """
 
     rows: Rows
@@ -97,7 +97,9 @@ class Reconstruction:
         return unit_rows(self._within(W), unit_rows(W)) if self.unit_norm else W
 
     def _tightness(self, W: np.ndarray) -> float:
-        return max(1.0, len(W) / W.shape[1]) if self.unit_norm and self.tight else 1.0
+        if not (self.unit_norm and self.tight):
+            return 1.0
+        return max(1.0, len(W) / (W.shape[1] - len(self.null)))
 
     def _within(self, V: np.ndarray) -> np.ndarray:
         """Return rows without their part along which the data does not vary."""

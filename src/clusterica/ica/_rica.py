@@ -8,7 +8,7 @@ import numpy as np
 
 from clusterica.arrays import check_model_device, check_rows, to_host, worker_pool
 from clusterica.arrays._sklearn import fit_context
-from clusterica.ica._base_rica import BaseRICA, Seen, host_moments
+from clusterica.ica._base_rica import STEPS_OF_FIT, BaseRICA, Seen, host_moments
 from clusterica.ops.moments import Moments, merge
 from clusterica.ops.penalty import PenaltyFunction, make_penalty
 from clusterica.ops.rica import null_directions
@@ -44,18 +44,18 @@ class RICA(BaseRICA):
     pooling : {"1d", "2d"}, array-like of shape (n_components,), pooling object or None, default=None
         L2 pooling, :math:`g(s) = \sum_j \sigma_j \sqrt{\epsilon + H_j s^2}`, which brings codes that belong
         together near each other. H takes means over three neighbours on a ring, over 3 x 3 on a grid as
-        square as it can be with its edges joined, or over given groups; or it is a
-        :class:`~clusterica.ica.TorusPooling` of your own.
+        square as it can be with its edges joined (a ring, where that is one row or all codes), or over given
+        groups; or it is a :class:`~clusterica.ica.TorusPooling` of your own. Pools never take all codes.
     signs : array-like of shape (n_components,) or None, default=None
         The :math:`\sigma_j`: 1 for a component with heavy tails (sparse), -1 for one with light tails. None
         is 1 for all.
     unit_norm : {"tight", True, False}, default="tight"
         Whether every row of W has length one. K unit vectors that point evenly in all of n directions have
-        :math:`W^\top W = (K/n) I`, so that for K > n "tight" reconstructs with t = K / n, and keeps filters
-        out of directions in which the data does not vary. True is the same with t = 1, as [1]_ and MATLAB
-        have it: most of an overcomplete basis then points to where the data varies least, where it costs
-        nothing. False is the plain objective, t = 1 and lengths free: of more filters than features it
-        needs about as many as features, and lets the others shrink to nothing.
+        :math:`W^\top W = (K/n) I`. With n the number of directions in which the data varies, "tight"
+        reconstructs with t = K / n for K > n, and keeps filters out of all others. True is the same with t =
+        1, as [1]_ and MATLAB have it: much of an overcomplete basis then points to where the data varies
+        least, where it costs nothing. False is the plain objective, t = 1 and lengths free: of more filters
+        than features it needs about as many as features, and lets the others shrink to nothing.
     init : {"gaussian", "k-means"} or array-like of shape (n_components, n_features), default="gaussian"
         Where to begin: at random directions, at those in which the data clusters, or at given ones. Far from
         the end of the descent an overcomplete basis is as varied as its start; at the end many filters are
@@ -191,10 +191,12 @@ class RICA(BaseRICA):
             check_model_device(self, rows, self.components_)
         K = self._n_components(rows, y) if first else len(self.components_)
         penalty = self._penalty(K)
-        W = self._start(rows, K) if first else to_host(self.components_).astype(np.float64)
-        averages = getattr(self, "_averages", None) or no_averages(W)
         with worker_pool():
-            seen = self._joined(host_moments(rows), rows.dtype)
+            batch = host_moments(rows)
+            W = self._start(rows, K, batch.first) if first else to_host(self.components_)
+            W = W.astype(np.float64)
+            averages = getattr(self, "_averages", None) or no_averages(W)
+            seen = self._joined(batch, rows.dtype)
             # Of all rows seen: their covariance is known better than that of the batch.
             problem = self._problem(rows, seen.moments, penalty, seen.null)
             W = problem.start(W)
@@ -215,17 +217,19 @@ class RICA(BaseRICA):
         if seen is None:
             return Seen(batch, null_directions(batch.second, dtype), 1)
         moments, n = merge(seen.moments, batch), seen.n_steps + 1
-        # Eigenvectors cost more than a small batch does, and change seldom: at powers of two.
-        null = seen.null if n & (n - 1) else null_directions(moments.second, dtype)
+        # Eigenvectors cost more than a small batch does, and change seldom: at powers of two, from a fit on.
+        since = n % STEPS_OF_FIT
+        null = seen.null if since & (since - 1) else null_directions(moments.second, dtype)
         return Seen(moments, null, n)
 
     def _penalty(self, n_components: int) -> PenaltyFunction:
         signs = None
         if self.signs is not None:
-            signs = np.asarray(to_host(self.signs), dtype=np.float64)
+            signs = np.asarray(to_host(self.signs))
             if signs.shape != (n_components,) or not np.isin(signs, (-1, 1)).all():
                 raise ValueError(
                     f"signs must be {n_components} numbers, 1 or -1, one for every component; got an array "
                     f"of shape {signs.shape} with values {np.unique(signs)[:5]}"
                 )
+            signs = signs.astype(np.float64)
         return make_penalty(self.penalty, self.pooling, n_codes=n_components, signs=signs)

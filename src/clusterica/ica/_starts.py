@@ -15,16 +15,18 @@ _STEPS = 10
 
 
 def cluster_directions(
-    rows: Rows, n: int, labels: Labels | None, rng: np.random.Generator
+    rows: Rows, n: int, mean: np.ndarray, labels: Labels | None, rng: np.random.Generator
 ) -> np.ndarray:
     """Return n unit vectors by spherical K-means, ordered by class if there are labels, float64 on the host.
 
     Parameters
     ----------
     rows : Rows
-        The data; a part of it is looked at, about its mean, 50 rows for every direction or 20,000 at least.
+        The data; a part of it is looked at, 50 rows for every direction or 20,000 at least.
     n : int
         Number of directions, a multiple of the number of classes.
+    mean : ndarray of shape (n_features,)
+        Mean of all rows, from which directions are seen. That of its own class would hide where a class lies.
     labels : Labels or None
         The class of every row.
     rng : Generator
@@ -34,17 +36,26 @@ def cluster_directions(
         parts = [np.arange(rows.n_rows)]
     else:
         parts = [np.flatnonzero(labels.places == c) for c in range(len(labels.classes))]
-    k = n // len(parts)
-    found = [_directions(rows, part, k, max(1, _FEWEST_ROWS // len(parts)), rng) for part in parts]
-    return np.concatenate(found)
+    k, fewest = n // len(parts), max(1, _FEWEST_ROWS // len(parts))
+    if min(map(len, parts)) < k:
+        raise ValueError(
+            f"init='k-means' needs a row for every component, and there are {rows.n_rows} rows for {n}; give "
+            "more rows, lower n_components, or use init='gaussian'"
+        )
+    return np.concatenate([_directions(rows, part, k, mean, fewest, rng) for part in parts])
 
 
 def _directions(
-    rows: Rows, part: np.ndarray, k: int, fewest: int, rng: np.random.Generator
+    rows: Rows,
+    part: np.ndarray,
+    k: int,
+    mean: np.ndarray,
+    fewest: int,
+    rng: np.random.Generator,
 ) -> np.ndarray:
     size = min(len(part), max(fewest, _ROWS_PER_DIRECTION * k))
     sample = rows.take(np.sort(rng.choice(part, size=size, replace=False)))
-    sample = sample - sample.mean(axis=0)
+    sample = sample - mean.astype(sample.dtype)
     seed = int(rng.integers(2**31))
     model = SphericalKMeans(k, max_iter=_STEPS, tol=0.0, compute_labels=False, random_state=seed)
     # Where the rows are worked on, so that a GPU clusters them too.

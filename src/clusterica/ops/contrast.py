@@ -28,6 +28,11 @@ class Derivatives(NamedTuple):
 Contrast = Callable[[Array], Derivatives]
 
 
+def _check_positive(name: str, value: float) -> None:
+    if not value > 0:
+        raise ValueError(f"{name}={value!r} must be over 0")
+
+
 @dataclass(frozen=True)
 class SmoothedLaplace:
     """``G(y) = √2 (√(y² + w²) - w)``: minus the log-density of a Laplace law of unit variance, rounded at 0.
@@ -39,6 +44,9 @@ class SmoothedLaplace:
     """
 
     width: float = 0.1
+
+    def __post_init__(self) -> None:
+        _check_positive("width", self.width)
 
     def __call__(self, y: Array) -> Derivatives:
         """Return G, G' and G'' at every element of y."""
@@ -61,6 +69,9 @@ class SmoothedL1:
     """
 
     width: float = 0.01
+
+    def __post_init__(self) -> None:
+        _check_positive("width", self.width)
 
     def __call__(self, y: Array) -> Derivatives:
         """Return G, G' and G'' at every element of y."""
@@ -86,6 +97,9 @@ class LogCosh:
     """
 
     scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check_positive("scale", self.scale)
 
     def __call__(self, y: Array) -> Derivatives:
         """Return G, G' and G'' at every element of y."""
@@ -154,7 +168,17 @@ def check_contrast(contrast: Contrast, *, tol: float = 1e-5) -> None:
         np.linspace(-4, 4, 102),
         1e-5,
     )  # 0, where many contrasts have a kink, is not among them
-    here = Derivatives(*contrast(y))
+    if isinstance(contrast, type):
+        raise ValueError(
+            f"{contrast.__name__} is a class; give an object, such as {contrast.__name__}()"
+        )
+    found = contrast(y)
+    if not isinstance(found, tuple | list) or len(found) != 3:
+        raise ValueError(
+            "a contrast must return three arrays, G(y), G'(y) and G''(y); return "
+            "Derivatives(value, first, second)"
+        )
+    here = Derivatives(*found)
     for name, values in zip(("G", "G'", "G''"), here, strict=True):
         if np.shape(values) != y.shape:
             raise ValueError(

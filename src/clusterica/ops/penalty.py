@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from math import isqrt, prod
+from numbers import Integral
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -23,6 +24,9 @@ from clusterica.ops.contrast import (
     first_two,
 )
 from clusterica.ops.cpu.pools import torus_penalty
+
+_WIDTH = 3  # neighbours of a pool that is given by name
+_ALL = "one pool of all codes is no sparsity; use smaller pools, or pooling=None"
 
 
 class Penalized(NamedTuple):
@@ -59,6 +63,12 @@ class TorusPooling:
     width: int = 3
 
     def __post_init__(self) -> None:
+        shape = (self.shape,) if isinstance(self.shape, Integral) else tuple(self.shape)
+        object.__setattr__(self, "shape", shape)
+        if not shape or not all(isinstance(n, Integral) and n > 0 for n in shape):
+            raise ValueError(
+                f"shape={shape} must be one or more numbers of codes, such as (20, 20)"
+            )
         if self.width < 1 or self.width % 2 == 0 or self.width > max(self.shape):
             raise ValueError(
                 f"width={self.width} must be odd, and at most the longest side of {self.shape}"
@@ -71,6 +81,8 @@ class TorusPooling:
                 f"a layout of {self.shape} has {prod(self.shape)} places, and there are {n_codes} "
                 "codes; change the shape or n_components"
             )
+        if n_codes > 1 and max(self.shape) <= self.width:
+            raise ValueError(f"a width of {self.width} takes all of {self.shape} together; {_ALL}")
 
     @property
     def flat(self) -> bool:
@@ -107,12 +119,20 @@ class GroupPooling:
 
     groups: tuple[int, ...]
 
+    def __post_init__(self) -> None:
+        groups = np.ravel(to_host(self.groups))
+        if groups.dtype.kind == "f" and not np.isfinite(groups).all():
+            raise ValueError("groups must be finite; give every code the number of its group")
+        object.__setattr__(self, "groups", tuple(groups.tolist()))
+
     def check(self, n_codes: int) -> None:
         """Raise a ValueError if there is not one group for every code."""
         if len(self.groups) != n_codes:
             raise ValueError(
                 f"groups name {len(self.groups)} codes, and there are {n_codes}; give one for each"
             )
+        if n_codes > 1 and len(set(self.groups)) == 1:
+            raise ValueError(f"all codes are in one group; {_ALL}")
 
     def average(self, V: Array) -> Array:
         """Return for every code the mean over its group, shape (n_rows, n_codes)."""
@@ -229,10 +249,13 @@ def _make_pooling(pooling: Any, n_codes: int) -> Pooling:
         if pooling not in ("1d", "2d"):
             raise ValueError(f"pooling={pooling!r} must be '1d', '2d', groups or a pooling object")
         rows = 1 if pooling == "1d" else _near_square(n_codes)
-        shape = (n_codes,) if rows == 1 else (rows, n_codes // rows)
-        pooling = TorusPooling(shape, width=3 if max(shape) >= 3 else 1)
+        if rows == 1 or n_codes // rows <= _WIDTH:  # a grid of 3 x 3 at most would be one pool
+            shape: tuple[int, ...] = (n_codes,)
+        else:
+            shape = (rows, n_codes // rows)
+        pooling = TorusPooling(shape, width=_WIDTH if max(shape) > _WIDTH else 1)
     elif not hasattr(pooling, "average"):
-        pooling = GroupPooling(tuple(np.ravel(to_host(pooling)).tolist()))
+        pooling = GroupPooling(pooling)
     pooling.check(n_codes)
     return pooling
 

@@ -17,6 +17,7 @@ from clusterica.optim._two_loops import two_loops
 
 _SUFFICIENT = 1e-4  # share of the promised decrease that a move must keep (Armijo)
 _MOST_TRIALS = 12
+_TINY = np.finfo(float).tiny
 _NOISE = 1e-9  # rise of the objective, relative to its size, that is put down to rounding
 
 
@@ -78,11 +79,17 @@ class LBFGS:
 
     def start(self, params: Any) -> Position:
         """Return the position to begin with; costs one evaluation."""
-        return Position(params, self.evaluate(params))
+        found = self.evaluate(params)
+        if not (np.isfinite(found.objective) and np.isfinite(found.gradient).all()):
+            raise ValueError(
+                f"the objective at the start is {found.objective:g}, or its gradient is not finite; scale "
+                "the rows down, or use a penalty that grows more slowly"
+            )
+        return Position(params, found)
 
     def step(self, old: Position) -> Step:
         """Move along the L-BFGS direction as far as the objective falls enough."""
-        here = old.evaluation
+        here, blind = old.evaluation, self.precondition is None and not old.moves
         move = -self._inverse_hessian(here, old.moves)
         first = 1.0 if self.memory > 0 else min(1.0, 2 * old.share)
         new = self._search(old.params, here, move, first) if _slope(here, move) < 0 else None
@@ -98,7 +105,8 @@ class LBFGS:
         product = _dot(move, bend)
         if product > 0 and self.memory > 0:
             moves = (*moves, (move, bend, 1 / product))[-self.memory :]
-        change = float((move**2).sum()) / max(self.size(params), np.finfo(float).tiny)
+        # The length of a first move is arbitrary, so that a short one does not tell that this is the end.
+        change = np.inf if blind else float((move**2).sum()) / max(self.size(params), _TINY)
         return Step(Position(params, there, moves, share), there.objective, change)
 
     def _inverse_hessian(self, here: Evaluation, moves: tuple) -> np.ndarray:
@@ -119,7 +127,7 @@ class LBFGS:
         """Halve the move until the objective falls enough; None if it never does."""
         if self.longest < np.inf:
             length = float((move**2).sum(axis=-1).max()) ** 0.5
-            move = move * min(1.0, self.longest / max(length, np.finfo(float).tiny))
+            move = move * min(1.0, self.longest / max(length, _TINY))
         slope = _slope(here, move)
         noise = _NOISE * abs(here.objective)
         for _ in range(_MOST_TRIALS):
