@@ -36,7 +36,7 @@ print("rows x pixels:", X.shape)
 
 # %%
 # Without pooling, each filter is on its own. With pooling on a grid of 8 by 16 whose edges are joined, the
-# penalty is the root of the summed squares of 3 by 3 neighbours: they are active together at little cost, and
+# penalty is the root of the mean square of 3 by 3 neighbours: they are active together at little cost, and
 # neighbours become alike in place and direction, as in the visual cortex.
 
 alone = RICA(128, sparsity=1.0, max_iter=100, random_state=0).fit(X)
