@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from clusterica.arrays import to_host
-from clusterica.ops.kernel_check import check_kernel
+from clusterica.ops.kernel_check import check_kernel, check_kernel_on
 from clusterica.ops.kernels import (
     KERNEL_NAMES,
     Gaussian,
@@ -99,6 +99,30 @@ def test_float32_stays_and_is_near(kernel, put, data):
     assert found.dtype == narrow[0].dtype
     best = kernel.pull(X, W, expected, Q).gradient(W)
     np.testing.assert_allclose(to_host(found), best, atol=1e-3 * np.abs(best).max())
+
+
+@pytest.mark.parametrize(
+    "kernel", [Gaussian(0.05), InverseDistance(0.5), InverseSquareDistance(0.5)], ids=str
+)
+def test_float32_similarities_of_rows_far_from_the_origin(kernel, put):
+    X, W = (1000 + np.random.default_rng().normal(size=(n, 20)) for n in (50, 8))
+    narrow = [A.astype(np.float32) for A in (X, W)]
+    expected = kernel(*(A.astype(np.float64) for A in narrow))
+    np.testing.assert_allclose(to_host(kernel(*(put(A) for A in narrow))), expected, atol=1e-4)
+
+
+def test_a_normalised_kernel_is_zero_where_its_diagonal_is(put):
+    kernel = Normalized(Linear())
+    X, W = np.random.default_rng().normal(size=(2, 4, 3))
+    X[1] = W[2] = 0
+    values = kernel(put(X), put(W))
+    pull = kernel.pull(put(X), put(W), values, put(np.ones((4, 4))))
+    assert not to_host(values)[1].any()
+    assert not to_host(values)[:, 2].any()
+    assert np.isfinite(to_host(pull.gradient(put(W)))).all()
+    np.testing.assert_array_equal(to_host(kernel.diagonal(put(X))), [1, 0, 1, 1])
+    # Elsewhere it is as it was without the zeros.
+    np.testing.assert_allclose(to_host(values)[[0, 2, 3]][:, :2], kernel(X[[0, 2, 3]], W[:2]))
 
 
 def test_pulls_of_blocks_add_up(data):
@@ -203,6 +227,70 @@ def test_median_gamma_of_equal_rows():
 def test_the_checker_accepts(kernel):
     check_kernel(kernel)
     check_kernel(kernel, n_features=200)
+
+
+SCALES = {
+    "unit rows": lambda X: X / np.linalg.norm(X, axis=1, keepdims=True),
+    "long rows": lambda X: 1e4 * X,
+    "far from the origin": lambda X: X + 1000,
+    "equal features": np.round,
+    "float32": lambda X: X.astype(np.float32),
+    "two rows": lambda X: X[:2],
+}
+
+
+@pytest.mark.parametrize("scale", list(SCALES))
+@pytest.mark.parametrize("n_features", [3, 80])
+def test_the_checker_accepts_on_rows(scale, n_features):
+    X = SCALES[scale](np.random.default_rng().normal(size=(40, n_features)))
+    gamma = median_gamma(X, np.random.default_rng())
+    kernels = [Gaussian(times * gamma) for times in (0.01, 1, 100)]
+    kernels += [InverseDistance(gamma**0.5), InverseSquareDistance(gamma), Linear(), Polynomial(3)]
+    kernels += [Normalized(Linear()), Normalized(HistogramIntersection(gamma**0.5))]
+    for kernel in kernels:
+        check_kernel_on(kernel, X)
+
+
+class WrongSign(Gaussian):
+    def pull(self, X, W, values, Q):
+        return Pull(*(-part for part in super().pull(X, W, values, Q)))
+
+
+@pytest.mark.parametrize("gamma", [0.001, 1.0, 16.0, 400.0])
+@pytest.mark.parametrize("n_features", [2, 64])
+def test_the_checker_tells_how_far_derivatives_are_off_whatever_their_size(gamma, n_features):
+    with pytest.raises(ValueError, match=r"^pull is off by 2 of its size"):
+        check_kernel(WrongSign(gamma), n_features=n_features)
+
+
+class OfRoots:
+    """A kernel of rows that are not negative."""
+
+    unit_diagonal = False
+
+    def __call__(self, X, W):
+        return X**0.5 @ (W**0.5).T
+
+    def diagonal(self, X):
+        return X.sum(axis=1)
+
+    def pull(self, X, W, values, Q):
+        return Pull(0 * Q[0], -0.5 * (Q.T @ X**0.5) * W**-0.5)
+
+    def diagonal_pull(self, W, q):
+        return Pull(0 * q, -q[:, None] * np.ones_like(W))
+
+
+def test_the_checker_tries_rows_of_the_data():
+    X = np.random.default_rng().uniform(0.1, 5, size=(30, 6))
+    check_kernel_on(OfRoots(), X)
+
+
+@pytest.mark.parametrize(("gamma", "scale"), [(1e7, 1.0), (1.0, 0.0), (1.0, 1e-9)])
+def test_the_checker_wants_derivatives_that_do_not_vanish(gamma, scale):
+    X = scale * np.random.default_rng().normal(size=(30, 6))
+    with pytest.raises(ValueError, match=r"derivatives of the kernel vanish.*scale the rows"):
+        check_kernel_on(Gaussian(gamma), X)
 
 
 class WrongSlope(Gaussian):

@@ -78,6 +78,9 @@ class _Radial(ABC):
 
     def __call__(self, X: Array, W: Array) -> Array:
         xp = namespace_of(X)
+        # Distances do not see a shift, and the difference of squares keeps its digits near the origin.
+        mean = xp.mean(W, axis=0)
+        X, W = X - mean, W - mean
         # Written so that only one array of this size is made.
         r = X @ W.T
         r *= -2
@@ -294,12 +297,12 @@ class Linear:
 
 @dataclass(frozen=True)
 class Normalized:
-    """``k(x, w) / √(k(x, x) k(w, w))``: any kernel, with k(x, x) = 1.
+    """``k(x, w) / √(k(x, x) k(w, w))``: any kernel, with k(x, x) = 1, or 0 where it was 0.
 
     Parameters
     ----------
     kernel : Kernel
-        One with a positive diagonal.
+        Any kernel; its diagonal is not negative.
     """
 
     kernel: Kernel
@@ -307,17 +310,17 @@ class Normalized:
 
     def __call__(self, X: Array, W: Array) -> Array:
         """Return the normalised k(w_p, x_i), shape (n_rows, n_basis)."""
-        return self.kernel(X, W) / self._lengths(X, W)
+        return self.kernel(X, W) * _inverse(self._lengths(X, W))
 
     def diagonal(self, X: Array) -> Array:
-        """Return ones, shape (n_rows,)."""
-        return namespace_of(X).ones(X.shape[0], dtype=X.dtype, device=X.device)
+        """Return ones, or zeros where k(x, x) = 0, shape (n_rows,)."""
+        return namespace_of(X).astype(self.kernel.diagonal(X) > 0, X.dtype)
 
     def pull(self, X: Array, W: Array, values: Array, Q: Array) -> Pull:
         """Return ``sum_i Q_ip dk(w_p, x_i)/dw_p``: by the numerator, and by the length of w."""
         lengths = self._lengths(X, W)
-        above = self.kernel.pull(X, W, values * lengths, Q / lengths)
-        weight = -namespace_of(X).sum(Q * values, axis=0) / (2 * self.kernel.diagonal(W))
+        above = self.kernel.pull(X, W, values * lengths, Q * _inverse(lengths))
+        weight = namespace_of(X).sum(Q * values, axis=0) * _inverse(-2 * self.kernel.diagonal(W))
         below = self.kernel.diagonal_pull(W, weight)
         return Pull(above.scale + below.scale, above.vector + below.vector)
 
@@ -328,6 +331,13 @@ class Normalized:
     def _lengths(self, X: Array, W: Array) -> Array:
         xp = namespace_of(X)
         return xp.sqrt(self.kernel.diagonal(X))[:, None] * xp.sqrt(self.kernel.diagonal(W))[None, :]
+
+
+def _inverse(values: Array) -> Array:
+    """Return one over the values, and 0 where they are 0."""
+    xp = namespace_of(values)
+    is_zero = values == 0
+    return xp.where(is_zero, 0.0, 1 / xp.where(is_zero, 1.0, values))
 
 
 # --- By name ---------------------------------------------------------------------------------------

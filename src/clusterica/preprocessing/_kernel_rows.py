@@ -9,7 +9,7 @@ import numpy as np
 
 from clusterica.arrays import Rows, map_reduce, map_rows, namespace_of, to_host
 from clusterica.arrays._namespace import Array
-from clusterica.ops.kernel_check import check_kernel
+from clusterica.ops.kernel_check import check_kernel_on
 from clusterica.ops.kernels import Kernel, make_kernel, median_gamma
 from clusterica.ops.linalg import inverse_lengths, unit_rows
 
@@ -50,10 +50,10 @@ def kernel_for(
 ) -> Kernel:
     """Return the kernel that a learner was asked for; γ="median" is found from some rows X.
 
-    A kernel that is given as an object is checked.
+    A kernel that is given as an object is checked on these rows.
     """
     if not isinstance(kernel, str):
-        check_kernel(kernel, n_features=X.shape[1])
+        check_kernel_on(kernel, X)
         return kernel
     if kernel == "rbf" and isinstance(gamma, str):
         return make_kernel(kernel, gamma=median_gamma(X, rng))
