@@ -10,10 +10,11 @@ from sklearn.decomposition import FastICA
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import clusterica
-from clusterica.arrays import to_host
+from clusterica.arrays import as_rows, to_host
 from clusterica.cluster import CosineKMeans, KMeans, SphericalKMeans
 from clusterica.datasets import make_sparse_sources
-from clusterica.ica import ClusterICA, Derivatives, LogCosh, SmoothedLaplace
+from clusterica.ica import ClusterICA, Derivatives, Exponential, LogCosh, SmoothedLaplace
+from clusterica.ica._likelihood import maximize_likelihood
 from clusterica.metrics import amari_distance, recovery_distance
 from clusterica.preprocessing import Whitener
 
@@ -115,6 +116,14 @@ def test_more_sources_than_features(rng):
     assert degrees.max() < 2
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_never_more_sources_than_asked_for(seed):
+    """K-means scatters centroids that have no partner."""
+    X, _, _ = make_sparse_sources(5000, 4, random_state=seed)
+    for n in (5, 6, 8):
+        assert ClusterICA(n, clusterer=KMeans(), random_state=seed).fit(X).n_components_ <= n
+
+
 # --- Its matrices -----------------------------------------------------------------------------------
 
 
@@ -134,6 +143,25 @@ def test_sources_have_unit_variance_and_lead_back(mixed, whitener, refine):
 def test_mixing_is_the_inverse_for_orthogonal_centroids(mixed):
     ica = ClusterICA(clusterer=CosineKMeans(orthogonal=True), random_state=0).fit(mixed[0])
     np.testing.assert_allclose(ica.mixing_ @ ica.components_, np.eye(5), atol=1e-6)
+
+
+@pytest.mark.parametrize("refine", [None, "ml"])
+def test_fewer_sources_reduce_the_space_of_ones_own_whitener(mixed, refine):
+    X, own = mixed[0], Whitener("pca", eps=0.0)
+    settings = {"clusterer": CosineKMeans(orthogonal=True), "refine": refine, "random_state": 0}
+    ica = ClusterICA(3, whitener=own, **settings).fit(X)
+    assert own.n_components is None
+    assert ica.whitener_.n_components_ == 3
+    np.testing.assert_allclose(ica.mixing_, np.linalg.pinv(ica.components_), atol=1e-6)
+    default = ClusterICA(3, **settings).fit(X)
+    np.testing.assert_array_equal(ica.components_, default.components_)
+
+
+def test_fewer_sources_leave_other_whiteners_as_they_are(mixed):
+    for own in (Whitener("zca", eps=0.0), Whitener("pca", eps=0.0, n_components=4)):
+        assert ClusterICA(3, whitener=own, random_state=0).fit(mixed[0]).n_components_ == 3
+        with pytest.raises(ValueError, match=r"Whitener\('pca', eps=..., n_components=3\)"):
+            ClusterICA(3, whitener=own, refine="ml").fit(mixed[0])
 
 
 def test_centroids_in_both_spaces(mixed):
@@ -294,8 +322,17 @@ def test_gaussian_sources_are_told(rng):
 
 
 def test_laws_without_variance_are_told(rng):
-    with pytest.warns(UserWarning, match="may have no variance"):
-        ClusterICA(random_state=0).fit(rng.standard_cauchy(size=(5000, 3)))
+    for n in (60, 100, 5000):
+        X = rng.standard_cauchy(size=(n, 3))
+        with pytest.warns(UserWarning, match=r"rows make up the variance of source 0: .*Cauchy"):
+            ClusterICA(random_state=0).fit(X)
+
+
+def test_rows_whose_squares_overflow(rng):
+    X = rng.laplace(size=(200, 2))
+    assert np.isfinite(ClusterICA(random_state=0).fit(1e150 * X).components_).all()
+    with np.errstate(all="ignore"), pytest.raises(ValueError, match=r"overflow; scale them down"):
+        ClusterICA().fit(1e160 * X)
 
 
 @pytest.mark.parametrize("column", ["constant", "duplicated"])
@@ -306,18 +343,48 @@ def test_columns_without_variance_of_their_own(mixed, column):
         ica = ClusterICA(random_state=0).fit(X)
     assert ica.components_.shape == (3, 4)
     np.testing.assert_allclose(ica.inverse_transform(ica.transform(X)), X, atol=1e-8)
-    with pytest.raises(ValueError, match=r"varies in 3 of 4 dimensions only.*n_components=3"):
-        ClusterICA(whitener=Whitener("zca", eps=0.0)).fit(X)
+    for own in (Whitener("zca", eps=0.0), Whitener("pca", eps=0.0, n_components=4)):
+        with pytest.raises(
+            ValueError, match=r"varies in 3 of 4 .*whitener=Whitener\('pca', eps=0.0\)"
+        ):
+            ClusterICA(whitener=own).fit(X)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert ClusterICA(3, random_state=0).fit(X).components_.shape == (3, 4)
+
+
+@pytest.mark.parametrize("refine", [None, "ml"])
+def test_no_more_sources_than_dimensions_that_vary(mixed, refine):
+    X = np.column_stack([mixed[0], mixed[0][:, :2]])  # varies in 5 of 7
+    for n in (6, 7):
+        with pytest.warns(UserWarning, match=r"in 5 of 7 dimensions .* 5 sources are looked for"):
+            ica = ClusterICA(n, refine=refine, random_state=0).fit(X)
+        assert ica.components_.shape == (5, 7)
+    if refine is None:  # more than the features: on purpose
+        with pytest.warns(UserWarning, match="9 sources are looked for"):
+            assert 5 < ClusterICA(9, random_state=0).fit(X).n_components_ <= 9
+
+
+@pytest.mark.parametrize("whitener", [None, Whitener("zca", eps=0.1)], ids=str)
+def test_equal_rows(whitener):
+    with pytest.raises(ValueError, match=r"all rows are equal.*give rows that differ"):
+        ClusterICA(whitener=whitener).fit(np.full((100, 3), 2.0))
+
+
+def test_a_bounded_contrast_has_no_likelihood(mixed):
+    with pytest.raises(ValueError, match=r"no density.*SmoothedLaplace\(\) or LogCosh\(\)"):
+        ClusterICA(refine=Exponential()).fit(mixed[0])
+    with np.errstate(all="ignore"), pytest.raises(ValueError, match="ran away"):
+        maximize_likelihood(
+            as_rows(mixed[0]), np.eye(5), np.zeros(5), contrast=Exponential(), max_iter=200
+        )
 
 
 @pytest.mark.parametrize(
     ("settings", "rows", "message"),
     [
         ({}, 9, r"n_samples=9 should be >= 10.*smaller n_components"),
-        ({"cluster_rows": 8}, 500, r"n_samples=8 should be >= 10"),
+        ({"cluster_rows": 8}, 500, r"cluster_rows=8 should be >= 10"),
         ({"n_components": 7, "refine": "ml"}, 500, "n_components=7 differs from 5"),
         ({"refine": lambda y: Derivatives(y**2, y, 2 + 0 * y)}, 500, "finite differences"),
         ({"n_components": 0}, 500, "n_components"),

@@ -56,8 +56,19 @@ def test_overcomplete_copies_are_merged_and_small_lines_dropped(rng):
     near = np.array([[np.cos(0.1), np.sin(0.1)]])  # a copy of the first
     centroids = np.concatenate([truth, -truth, near, -near, [[np.cos(0.5), np.sin(0.5)]]])
     counts = np.array([90.0, 90, 90, 90, 90, 90, 10, 10, 1])
-    found = fold_overcomplete(centroids, counts)
+    found = fold_overcomplete(centroids, counts, 4)
     assert found.shape == (3, 2)
     lines_match(found, truth, atol=1e-3)
     merged = 180 * truth[0] + 20 * near[0]
     assert np.abs(found @ merged / np.linalg.norm(merged)).max() == pytest.approx(1, abs=1e-12)
+
+
+def test_overcomplete_lines_are_no_more_than_asked_for(rng):
+    """Single centroids, however heavy, come after pairs."""
+    angles = np.radians([0, 60, 120, 30, 90])
+    U = np.column_stack([np.cos(angles), np.sin(angles)])
+    centroids, counts = np.concatenate([U, -U[:3]]), np.array([5.0, 5, 5, 9, 8, 5, 5, 5])
+    order = rng.permutation(8)
+    for n_lines in (3, 4, 5):
+        found = fold_overcomplete(centroids[order], counts[order], n_lines)
+        lines_match(found, U[:n_lines])

@@ -227,6 +227,11 @@ class TestNothingToFind:
         with pytest.warns(UserWarning, match=r"rows make up the variance of feature \d: .*Cauchy"):
             KurtosisPursuit(objective="max", contrast=contrast, random_state=0).fit(X)
 
+    def test_rows_whose_squares_overflow(self):
+        X = 1e160 * np.random.default_rng().normal(size=(100, 2))
+        with np.errstate(all="ignore"), pytest.raises(ValueError, match="scale them down"):
+            KurtosisPursuit().fit(X)
+
     def test_fewer_rows_than_features(self):
         """Every split of the rows is a direction, and the best ones have two values only."""
         X = np.random.default_rng(0).normal(size=(10, 30))

@@ -32,17 +32,14 @@ from clusterica.arrays._namespace import Array
 from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
 from clusterica.ica._centroids import centroids_of, prepared, white_rows
 from clusterica.ica._fold import fold, fold_overcomplete
-from clusterica.ica._likelihood import maximize_likelihood
+from clusterica.ica._likelihood import check_density, maximize_likelihood
+from clusterica.ica._whitening import fit_whitener, warn_of_few_rows
 from clusterica.ops.contrast import Contrast, SmoothedLaplace, check_contrast
 from clusterica.ops.linalg import combine, polar_factor, project
 from clusterica.ops.moments import response_moments
 from clusterica.optim import Progress, fit_progress
 from clusterica.preprocessing import Whitener
 from clusterica.preprocessing._map import apply_map
-
-# An excess kurtosis above this share of the number of rows, which is the largest possible, tells that a few
-# rows outweigh all others.
-_FEW_ROWS_RULE = 0.05
 
 
 class Unmixing(NamedTuple):
@@ -65,10 +62,13 @@ class ClusterICA(
     Parameters
     ----------
     n_components : int or None, default=None
-        Number of sources. None takes as many as the white data has dimensions. Fewer are looked for after
-        reduction to so many principal components. With more (overcomplete), so many pairs of centroids
-        are scattered over the sphere, copies are merged and clusters with few rows dropped, so that there
-        may be less in the end: see ``n_components_``.
+        Number of sources. None takes as many as the white data has dimensions. Fewer than n_features are
+        looked for after reduction to so many principal components; a whitener of your own that is not
+        "pca", or has an n_components, is left as it is, and so many pairs of clusters are looked for in all
+        of its white space. With more than the features (overcomplete), so many pairs of centroids are
+        scattered over the sphere, copies are merged and clusters with few rows dropped, so that there may
+        be less in the end: see ``n_components_``. Up to n_features there are never more sources than
+        dimensions in which the data varies.
     clusterer : clusterer or None, default=None
         Any clusterer with ``cluster_centers_``, scikit-learn's included. A copy is fitted, with
         ``n_clusters`` set to twice n_components and, where it has none, a seed from random_state. None is
@@ -79,8 +79,9 @@ class ClusterICA(
     refine : {"ml"}, contrast or None, default=None
         "ml" goes on from the centroids to the maximum of the likelihood of Laplace sources, by a few
         quasi-Newton steps: centroids come near the sources with more rows, but not as near as is possible.
-        A contrast, such as ``LogCosh()`` or an object of your own, takes the place of the Laplace law; see
-        :func:`~clusterica.ica.check_contrast`. Not for overcomplete sources.
+        A contrast G, such as ``LogCosh()`` or an object of your own, takes the place of the Laplace law; see
+        :func:`~clusterica.ica.check_contrast`. :math:`e^{-G}` must be a density, which that of a bounded G,
+        such as ``Exponential()``, is not. Not for overcomplete sources.
     cluster_rows : int or None, default=None
         Number of rows, drawn at random, that the clusterer sees. None is all of them, or with refine as many
         as a good start needs: 400 for each component, and 20,000 at least.
@@ -94,11 +95,13 @@ class ClusterICA(
     components_ : array of shape (n_components_, n_features)
         The filters, scaled so that the sources ``(X - mean_) @ components_.T`` have unit variance. Sorted
         by falling ``kurtosis_``, sparsest source first; the largest entry of every column of ``mixing_`` is
-        positive.
+        positive. Sources of almost the same kurtosis may change places from one fit to another: match them
+        to compare fits, as :func:`~clusterica.metrics.recovery_distance` does.
     mixing_ : array of shape (n_features, n_components_)
-        The columns :math:`T^{-1} c` of A, in the same order and scale. For orthogonal centroids and a
-        whitener with eps=0 it is the pseudo-inverse of ``components_``, and with refine always; otherwise the
-        two differ by as much as the centroids are from orthogonal.
+        The columns :math:`T^{-1} c` of A, in the same order and scale. With refine it is the pseudo-inverse
+        of ``components_``, and also for orthogonal centroids, as many as the white data has dimensions, and
+        a whitener with eps=0; otherwise the two differ by as much as the centroids are from orthogonal, or
+        as directions were left out.
     kurtosis_ : array of shape (n_components_,)
         Excess kurtosis of every source: 0 for a Gaussian one, 3 for a Laplace law.
     filter_centroids_ : array of shape (n_clusters, n_features)
@@ -248,41 +251,67 @@ class ClusterICA(
         return apply_map(combine, rows, back, self.mean_)
 
     def _fit_whitener(self, X: Any, rows: Rows) -> Whitener:
-        n = self.n_components
-        fewer = n if n is not None and n < rows.n_features else None
-        default = Whitener("pca", eps=0.0, n_components=fewer)
-        whitener = (default if self.whitener is None else clone(self.whitener)).fit(X)
-        if whitener.eps_ == 0 and whitener.rank_ < min(rows.n_features, fewer or rows.n_features):
-            if whitener.n_components_ > whitener.rank_:
-                raise ValueError(
-                    f"the data varies in {whitener.rank_} of {rows.n_features} dimensions only, so that it "
-                    f"can't be whitened to {whitener.n_components_}; use at most n_components="
-                    f"{whitener.rank_}, whitener=Whitener('pca', eps=0.0), or eps > 0"
-                )
-            warnings.warn(
-                f"the data varies in {whitener.rank_} of {rows.n_features} dimensions only (a column is "
-                "constant or depends on others, or there are too few rows); so many sources are looked for",
-                UserWarning,
-                stacklevel=4,
+        """Fit the whitener, and leave directions without variance out where it is not asked to keep them."""
+        n, d = self.n_components or rows.n_features, rows.n_features
+        whitener = Whitener("pca", eps=0.0) if self.whitener is None else clone(self.whitener)
+        reduces = whitener.method == "pca" and whitener.n_components is None
+        if reduces and n < d:
+            whitener.set_params(n_components=n)
+        whitener = fit_whitener(whitener, X)
+        rank = whitener.rank_
+        if rank == 0:
+            raise ValueError(
+                "all rows are equal, so that there are no sources; give rows that differ"
             )
+        if whitener.eps_ > 0 or rank >= min(n, d) or whitener.n_components_ < rank:
+            return whitener
+        if reduces and n < d:
+            whitener.set_params(n_components=None).fit(X)  # as many as the rank
+        if whitener.n_components_ > rank:
+            raise ValueError(
+                f"the data varies in {rank} of {d} dimensions only, so that {whitener!r} can't whiten it to "
+                f"{whitener.n_components_}; use whitener=Whitener('pca', eps=0.0), which leaves the others "
+                "out, or eps > 0"
+            )
+        warnings.warn(
+            f"the data varies in {rank} of {d} dimensions only (a column is constant or depends on others, "
+            f"or there are too few rows), and is reduced to them; {self._count_lines(whitener)} sources are "
+            "looked for",
+            UserWarning,
+            stacklevel=4,
+        )
         return whitener
+
+    def _count_lines(self, whitener: Whitener) -> int:
+        """Return how many sources to look for: no more than the rank, unless overcomplete on purpose."""
+        n, n_white = self.n_components, whitener.n_components_
+        lacks_rank = n_white == whitener.rank_ < whitener.n_features_in_
+        if n is None or (lacks_rank and n_white < n <= whitener.n_features_in_):
+            return n_white
+        return n
 
     def _cluster(
         self, X: Any, rows: Rows, rng: np.random.Generator, progress: Progress
     ) -> np.ndarray:
         """Return the directions of the sources in the white space, shape (n_sources, n_white)."""
         n_white = self.whitener_.n_components_
-        n_lines = self.n_components or n_white
+        n_lines = self._count_lines(self.whitener_)
         if self.refine is not None and n_lines != n_white:
+            remedy = f"or n_components={n_white}"
+            if n_lines < n_white:
+                remedy = f"or whitener=Whitener('pca', eps=..., n_components={n_lines})"
             raise ValueError(
                 f"refine needs as many sources as the white data has dimensions, and n_components={n_lines} "
-                f"differs from {n_white}; use refine=None, or another n_components"
+                f"differs from {n_white}; use refine=None, {remedy}"
             )
         n_rows = self._count_cluster_rows(rows, n_lines)
         if n_rows < 2 * n_lines:
+            given, more = ("n_samples", "give more rows")
+            if n_rows < rows.n_rows:
+                given, more = ("cluster_rows", "give more")
             raise ValueError(
-                f"n_samples={n_rows} should be >= {2 * n_lines}, twice the number of sources; give more "
-                "rows or a smaller n_components"
+                f"{given}={n_rows} should be >= {2 * n_lines}, twice the number of sources; {more} or a "
+                "smaller n_components"
             )
         clusterer = prepared(self.clusterer, n_clusters=2 * n_lines, rng=rng)
         Y = white_rows(X, rows, self.whitener_, n_rows, clusterer, rng)
@@ -296,7 +325,7 @@ class ClusterICA(
             export(centroids @ back.T),
         )
         if n_lines > n_white:
-            return fold_overcomplete(centroids, counts)
+            return fold_overcomplete(centroids, counts, n_lines)
         lines = fold(centroids, counts, n_lines)
         if self.refine is not None and len(lines) < n_lines:
             raise ValueError(
@@ -321,6 +350,7 @@ class ClusterICA(
         if isinstance(self.refine, str):
             return SmoothedLaplace()
         check_contrast(self.refine)
+        check_density(self.refine)
         return self.refine
 
     def _unmixing(
@@ -367,7 +397,7 @@ class ClusterICA(
         self.mixing_ = export(found.columns[:, order] * scale)
         self.kurtosis_, self.mean_ = export(kurtosis[order]), self.whitener_.mean_
         self.n_components_ = self._n_features_out = len(B)
-        _warn_of_laws(kurtosis, rows)
+        _warn_of_laws(kurtosis[order], rows)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -392,11 +422,4 @@ def _warn_of_laws(kurtosis: np.ndarray, rows: Rows) -> None:
             UserWarning,
             stacklevel=5,
         )
-    if kurtosis.max() > max(_FEW_ROWS_RULE * rows.n_rows, 100):
-        warnings.warn(
-            f"a few of {rows.n_rows} rows hold most of the variance of a source (excess kurtosis "
-            f"{kurtosis.max():.3g}): its law may have no variance, as Cauchy's, and whitening is then "
-            "undefined; remove outliers or scale the rows first",
-            UserWarning,
-            stacklevel=5,
-        )
+    warn_of_few_rows(kurtosis, rows.n_rows, "source", stacklevel=5)

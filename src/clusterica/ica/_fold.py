@@ -43,8 +43,11 @@ def fold(centroids: np.ndarray, counts: np.ndarray, n_lines: int) -> np.ndarray:
     return lines.directions[(first + copies)[:n_lines]]
 
 
-def fold_overcomplete(centroids: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Return the different lines that hold rows: copies are merged, lines with few rows dropped."""
+def fold_overcomplete(centroids: np.ndarray, counts: np.ndarray, n_lines: int) -> np.ndarray:
+    """Return at most n_lines different lines that hold rows: copies are merged, small lines dropped.
+
+    Of more lines, pairs of centroids are taken before single ones, heavy before light.
+    """
     lines = _pair(centroids, counts)
     first, copies = _tell_copies_apart(lines)
     sums = lines.weights[first, None] * lines.directions[first]
@@ -54,7 +57,7 @@ def fold_overcomplete(centroids: np.ndarray, counts: np.ndarray) -> np.ndarray:
         nearest = int(np.argmax(np.abs(cosines)))
         sums[nearest] += np.sign(cosines[nearest]) * lines.weights[i] * lines.directions[i]
         masses[nearest] += lines.weights[i]
-    return unit_rows(sums[masses >= _FEW_ROWS * masses.mean()])
+    return unit_rows(sums[masses >= _FEW_ROWS * masses.mean()][:n_lines])
 
 
 def _pair(centroids: np.ndarray, counts: np.ndarray) -> Lines:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
+from scipy import stats
 
 from clusterica.arrays import Rows, map_reduce, to_host
 from clusterica.ops.contrast import Contrast
@@ -19,8 +20,28 @@ from clusterica.optim import LBFGS, Evaluation, LoopResult, LoopState, Progress,
 
 # Least eigenvalue of a block of the second derivative: two Gaussian sources would have 0.
 _LEAST_CURVATURE = 0.01
+# Scales of a source at which a contrast is tried, and the quantiles of a normal variable.
+_SCALES, _LEVELS = np.logspace(-4, 4, 81), (np.arange(1000) + 0.5) / 1000
+# Filters that grow or shrink by this factor run away.
+_RUN_AWAY = 1e8
 # The last step may move the parameters by a tenth of their sampling error.
 _SHARE_OF_SAMPLING_VARIANCE = 0.01
+
+
+def check_density(contrast: Contrast) -> None:
+    """Refuse a contrast G for which ``e^{-G}`` is no density, so that the likelihood has no maximum.
+
+    At the best scale of a source y, ``E[y G'(y)] = 1``; a bounded G never gets there, and the longer the
+    filters, the larger the likelihood. It is tried on normal sources of many scales.
+    """
+    y = _SCALES[:, None] * stats.norm.ppf(_LEVELS)
+    with np.errstate(all="ignore"):  # at the largest scales
+        reached = np.mean(y * np.asarray(contrast(y).first), axis=1)
+    if np.nanmax(reached) < 1:
+        raise ValueError(
+            f"refine={contrast!r} can't be used: e^-G is no density where G stays bounded, and the "
+            "likelihood grows with the length of the filters; use SmoothedLaplace() or LogCosh()"
+        )
 
 
 def maximize_likelihood(
@@ -59,7 +80,14 @@ def maximize_likelihood(
     state = LoopState(0, start, (start.evaluation.objective,))
     tol = _SHARE_OF_SAMPLING_VARIANCE / rows.n_rows
     result = iterate(solver.step, state, max_iter=max_iter, tol=tol, progress=progress)
-    return result._replace(params=result.params.params @ B0)
+    B = result.params.params @ B0
+    growth = np.linalg.norm(B) / np.linalg.norm(B0)
+    if not 1 / _RUN_AWAY < growth < _RUN_AWAY:  # nor is NaN
+        raise ValueError(
+            f"the likelihood of {contrast!r} has no maximum on this data, and the filters ran away; check "
+            "that e^-G is a density, or use SmoothedLaplace() or LogCosh()"
+        )
+    return result._replace(params=B)
 
 
 def _evaluate(

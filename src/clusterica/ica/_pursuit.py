@@ -29,6 +29,7 @@ from clusterica.arrays import (
 from clusterica.arrays._namespace import Array
 from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
 from clusterica.ica._search import Found, Search, WhiteSpace, white_space
+from clusterica.ica._whitening import fit_whitener, warn_of_few_rows
 from clusterica.ops.contrast import Contrast
 from clusterica.ops.linalg import project
 from clusterica.ops.moments import response_moments
@@ -39,8 +40,6 @@ from clusterica.preprocessing._map import apply_map
 
 # The sides that a start is sent to: 1 down to the least excess, -1 up to the largest.
 _SIDES = {"min": (1.0,), "max": (-1.0,), "abs": (1.0, -1.0)}
-# A column whose variance comes from fewer rows than this, in effect, has none to speak of.
-_FEW_ROWS = 5
 
 
 class KurtosisPursuit(
@@ -213,10 +212,12 @@ class KurtosisPursuit(
         rng = as_generator(self.random_state)
         with worker_pool():
             default = Whitener("pca", eps=0.0)
-            self.whitener_ = (default if self.whitener is None else clone(self.whitener)).fit(X)
+            whitener = default if self.whitener is None else clone(self.whitener)
+            self.whitener_ = fit_whitener(whitener, X)
             white = white_space(rows, self.whitener_)
             self._check_rank(white.n_dims)
-            _warn_of_few_rows(rows, self.whitener_)
+            kurtosis = _feature_kurtosis(rows, self.whitener_)
+            warn_of_few_rows(kurtosis, rows.n_rows, "feature", stacklevel=3)
             progress = fit_progress(self, self.n_components, X=X, y=y)
             found: list[Found] = []
             for _ in range(self.n_components):
@@ -348,20 +349,10 @@ def _learned(white: WhiteSpace, directions: list[np.ndarray]) -> dict[str, Any]:
     }
 
 
-def _warn_of_few_rows(rows: Rows, whitener: Whitener) -> None:
-    """Warn if few rows make up the variance of a feature, from the sum of their squared shares in it."""
+def _feature_kurtosis(rows: Rows, whitener: Whitener) -> np.ndarray:
+    """Return the excess kurtosis of every feature, -3 for a constant one."""
     variances = np.diag(to_host(whitener.covariance_))
     scale = np.sqrt(np.where(variances > 0, variances, np.inf)).astype(rows.dtype)
     row_bytes = 2 * rows.n_features * rows.dtype.itemsize
     (fourths,) = map_reduce(column_fourths, rows, whitener.mean_, scale, row_bytes=row_bytes)
-    n = rows.n_rows
-    in_effect = n**2 / np.maximum(to_host(fourths), 1e-100)  # n / 3 for a Gaussian feature
-    j = int(in_effect.argmin())
-    if in_effect[j] < min(_FEW_ROWS, n / 10):
-        warnings.warn(
-            f"some {in_effect[j]:.1f} of {n} rows make up the variance of feature {j}: its law may have "
-            "none, as Cauchy's, or these rows are outliers. Whitening depends on them, and all that "
-            "follows; clip, transform or remove them first",
-            UserWarning,
-            stacklevel=4,
-        )
+    return to_host(fourths) / rows.n_rows - 3
