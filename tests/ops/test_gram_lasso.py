@@ -76,6 +76,32 @@ def test_dense_codes_are_found_by_splitting_and_are_the_same(monkeypatch):
     np.testing.assert_allclose(dense.codes, compiled.codes, atol=1e-3)
 
 
+@pytest.mark.parametrize(("n_atoms", "dense"), [(100, True), (800, False)])
+def test_how_many_nonzeros_are_many_depends_on_the_atoms(n_atoms, dense):
+    """30 to 50 of them, which splitting is the faster for with few atoms only."""
+    rng = np.random.default_rng()
+    X, W = (rng.normal(size=(n, 30)) for n in (128, n_atoms))
+    X, W = (A / np.linalg.norm(A, axis=1, keepdims=True) for A in (X, W))
+    kernel = Gaussian(0.2)
+    assert gram_lasso._is_dense(kernel(X, W), np.ones(128), kernel(W, W), 0.02) == dense
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_rows_whose_lengths_differ_by_decades(put, dtype):
+    rng = np.random.default_rng()
+    X, W = (rng.normal(size=(n, 10)) for n in (40, 30))
+    X *= 10 ** rng.uniform(-2, 2, size=(40, 1))
+    args = [a.astype(dtype) for a in (X @ W.T, (X**2).sum(axis=1), W @ W.T)]
+    S, gaps = lasso_of_gram(*(put(a) for a in args), alpha=0.001, max_iter=1000, tol=1e-4)
+    assert type(S) is type(gaps) is type(put(X))
+    assert S.dtype == gaps.dtype == put(args[0]).dtype
+    assert to_host(gaps).max() <= 1e-4
+    B, energies, G = X @ W.T, (X**2).sum(axis=1), W @ W.T
+    best = lasso_of_gram(B, energies, G, alpha=0.001, max_iter=10_000, tol=1e-9).codes
+    excess = objective(to_host(S), B, G, 0.001) - objective(best, B, G, 0.001)
+    assert (excess / energies).max() < 2e-4
+
+
 def test_few_steps_give_codes_and_the_gap_that_is_left(put):
     _, _, B, energies, G = problem(seed=0)
     best = lasso_of_gram(B, energies, G, alpha=0.1, max_iter=10_000, tol=1e-12).codes

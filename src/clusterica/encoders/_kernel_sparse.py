@@ -57,7 +57,7 @@ class KernelSparseEncoder(BaseEncoder):
         Return the positive and the negative parts of the codes as features of their own, twice as many
         as there are atoms: pooled, they would cancel out. False returns the codes with their signs.
     max_iter : int, default=1000
-        Most sweeps over the atoms of a row (NumPy), or steps (other libraries).
+        Most sweeps over the atoms of a row, or steps of splitting; see Notes.
     tol : float, default=1e-4
         The codes of a row are found when their duality gap is at most this times
         :math:`\tfrac12 k(x, x)`.
@@ -73,9 +73,10 @@ class KernelSparseEncoder(BaseEncoder):
 
     Notes
     -----
-    On the CPU the codes come from the compiled solver of :class:`SparseEncoder`. On other devices they come
-    from splitting (ADMM) on all rows of a block, since a kernel makes all atoms alike, and gradient steps
-    slow.
+    In NumPy, where codes are sparse, they come from the compiled solver of :class:`SparseEncoder`, row by
+    row. On other devices, and where codes have many nonzeros, they come from splitting (ADMM) on all rows of
+    a block, since a kernel makes all atoms alike, and gradient steps slow; rows that it leaves unsolved, such
+    as those far shorter or longer than the others, go to the compiled solver.
 
     See Also
     --------

@@ -127,10 +127,10 @@ class KernelSparseCoding(
 
     Notes
     -----
-    The basis starts at K-means centres of the rows. At the best codes of a basis, which the lasso finds for
-    one row at a time, the derivative of the objective by the basis is the one with codes held fixed. So the
-    basis is moved by L-BFGS with one walk over the rows for each gradient, and the objective never rises. It
-    is not convex.
+    The basis starts at K-means centres of the rows. At the best codes of a basis, which are found as
+    :class:`~clusterica.encoders.KernelSparseEncoder` finds them, the derivative of the objective by the basis
+    is the one with codes held fixed. So the basis is moved by L-BFGS with one walk over the rows for each
+    gradient, and the objective never rises. It is not convex.
     Histogram intersection has kinks where features are equal; the search may end at one.
 
     References

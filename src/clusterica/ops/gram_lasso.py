@@ -5,10 +5,12 @@ With ``b = k(W, x)`` and ``G = k(W, W)`` that is ``0.5 |φ(x) - Wᵀ s|² + alph
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from clusterica.arrays import namespace_of
-from clusterica.arrays._namespace import Array, is_host_array
+from clusterica.arrays import namespace_of, to_host
+from clusterica.arrays._namespace import Array, is_host_array, to_like
 from clusterica.ops.code import LassoCodes, duality_gaps
 from clusterica.ops.cpu import lasso as cpu_lasso
 
@@ -17,8 +19,8 @@ _RELAXATION = 1.8
 _STRONG = 4  # directions of the largest eigenvalues that are kept apart
 _TRIED, _TRIALS = 256, 3  # rows and times that a weight is tried on before all rows begin
 # The compiled solver takes a row at a time, and time that grows as the cube of its nonzeros; splitting takes
-# products of all rows, whatever the nonzeros. Over this many on average the latter is faster.
-_MANY = 64
+# products of all rows, whatever the nonzeros. Over this times √n_atoms on average the latter is faster.
+_MANY = 2.5
 _FEWEST_ROWS = 32
 _LAST_CHANGE = 100  # steps after which the weight ρ stays, so that the method converges
 
@@ -40,13 +42,24 @@ def lasso_of_gram(
         Weight of the penalty, over 0.
     max_iter : int
         Most sweeps over the atoms (coordinate descent: NumPy, where codes are sparse) or steps (splitting).
+        Rows that splitting leaves, where lengths differ by decades, have so many sweeps on the host.
     tol : float
         A row is done when its duality gap is at most tol times ``0.5 <x, x>``, the objective of s = 0.
     """
+    settings: dict[str, Any] = {"alpha": alpha, "max_iter": max_iter, "tol": tol}
     if is_host_array(B) and not _is_dense(B, energies, G, alpha):
-        args = (B, energies, G)
-        return LassoCodes(*cpu_lasso.lasso(*args, alpha=alpha, max_iter=max_iter, tol=tol))
-    return lasso_of_gram_reference(B, energies, G, alpha=alpha, max_iter=max_iter, tol=tol)
+        return LassoCodes(*cpu_lasso.lasso(B, energies, G, **settings))
+    found = lasso_of_gram_reference(B, energies, G, **settings)
+    left = np.flatnonzero(to_host(found.gaps) > tol)
+    if len(left) == 0:
+        return found
+    S, gaps = (np.array(to_host(a)) for a in found)
+    own, own_gaps = cpu_lasso.lasso(
+        to_host(B)[left], to_host(energies)[left], to_host(G), **settings
+    )
+    better = own_gaps < gaps[left]
+    S[left[better]], gaps[left[better]] = own[better], own_gaps[better]
+    return LassoCodes(to_like(S, B), to_like(gaps, B))
 
 
 def lasso_of_gram_reference(
@@ -166,5 +179,5 @@ def _is_dense(B: np.ndarray, energies: np.ndarray, G: np.ndarray, alpha: float) 
     if B.shape[0] < _FEWEST_ROWS:
         return False
     few = slice(0, None, B.shape[0] // 4)
-    codes, _ = cpu_lasso.lasso(B[few], energies[few], G, alpha=alpha, max_iter=100, tol=0.1)
-    return bool((codes != 0).sum() > _MANY * len(codes))
+    codes, _ = cpu_lasso.lasso(B[few], energies[few], G, alpha=alpha, max_iter=100, tol=0.03)
+    return bool((codes != 0).sum(axis=1).mean() > _MANY * G.shape[0] ** 0.5)

@@ -30,7 +30,7 @@ def lasso(
     max_iter: int,
     tol: float,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return codes and gaps; see :func:`clusterica.ops.code.lasso_of_gram`."""
+    """Return codes and gaps; see :func:`clusterica.ops.gram_lasso.lasso_of_gram`."""
     codes, gaps = np.zeros_like(B), np.empty(B.shape[0], B.dtype)
     eps = np.finfo(B.dtype).eps
     B, G = np.ascontiguousarray(B), np.ascontiguousarray(G, B.dtype)
