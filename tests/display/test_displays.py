@@ -10,7 +10,9 @@ from sklearn.exceptions import NotFittedError
 from sklearn.preprocessing import StandardScaler
 
 from clusterica.cluster import KMeans
+from clusterica.datasets import make_sparse_sources
 from clusterica.display import CentersDisplay, FiltersDisplay, check_matplotlib, tile_images
+from clusterica.ica import ClusterICA
 from clusterica.preprocessing import Whitener
 
 Figure = pytest.importorskip("matplotlib.figure").Figure
@@ -90,6 +92,21 @@ def test_centers_of_an_estimator(ax):
     tips = sorted(arrow.xy for arrow in display.arrows_)
     np.testing.assert_allclose(tips, [(0, 0.5), (4, 0.5)])
     np.testing.assert_allclose(display.points_.get_offsets(), X)
+
+
+@pytest.mark.parametrize("length", [None, 2.0])
+def test_arrows_begin_at_the_mean_of_an_ica(ax, length):
+    X, _, _ = make_sparse_sources(3000, 2, mixing=[[2, 1], [0, 1]])
+    X += np.array([30, -20])
+    ica = ClusterICA(random_state=0).fit(X)
+    display = CentersDisplay.from_estimator(ica, X, ax=ax, length=length)
+    tips = np.array([arrow.xy for arrow in display.arrows_])
+    C = ica.mixing_centroids_
+    if length is not None:
+        C = length * C / np.linalg.norm(C, axis=1, keepdims=True)
+    np.testing.assert_allclose(tips, ica.mean_ + C)
+    np.testing.assert_allclose([a.xyann for a in display.arrows_], [tuple(ica.mean_)] * len(C))
+    np.testing.assert_allclose([np.mean(ax.get_xlim()), np.mean(ax.get_ylim())], ica.mean_)
 
 
 def test_length_of_the_arrows_and_number_of_points(ax):

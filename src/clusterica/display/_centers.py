@@ -1,4 +1,4 @@
-"""A scatter of two-dimensional rows x with each centroid d as an arrow from the origin."""
+"""A scatter of two-dimensional rows x with each centroid d as an arrow from the origin, or the mean."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ class CentersDisplay:
         Rows.
     centers : array of shape (n_clusters, 2)
         Centroids.
+    origin : array of shape (2,), default=(0, 0)
+        Where the arrows begin, and what centroids are relative to.
 
     Attributes
     ----------
@@ -39,9 +41,10 @@ class CentersDisplay:
         Figure that holds them.
     """
 
-    def __init__(self, X: ArrayLike, centers: ArrayLike) -> None:
+    def __init__(self, X: ArrayLike, centers: ArrayLike, *, origin: ArrayLike = (0.0, 0.0)) -> None:
         self.X = X
         self.centers = centers
+        self.origin = origin
 
     @classmethod
     def from_estimator(
@@ -60,7 +63,7 @@ class CentersDisplay:
         ----------
         estimator : object
             An estimator fitted on two features, with ``cluster_centers_``, ``components_``, or both
-            signs of every source in ``mixing_centroids_``.
+            signs of every source in ``mixing_centroids_``. Arrows begin at its ``mean_``, where it has one.
         X : array of shape (n_samples, 2)
             Rows to show.
         max_points : int, default=3000
@@ -77,7 +80,8 @@ class CentersDisplay:
         -------
         CentersDisplay
         """
-        display = cls(to_host(X), learned_centers(estimator))
+        centers, mean = learned_centers(estimator), getattr(estimator, "mean_", None)
+        display = cls(to_host(X), centers, origin=(0.0, 0.0) if mean is None else to_host(mean))
         return display.plot(ax=ax, max_points=max_points, length=length, title=title)
 
     def plot(
@@ -111,6 +115,7 @@ class CentersDisplay:
             raise ValueError(f"max_points is {max_points!r}; it must be at least 1.")
         if length is not None:
             tips = length * tips / np.linalg.norm(tips, axis=1, keepdims=True)
+        origin = np.asarray(self.origin, dtype=np.float64)
         shown = rows[:: -(-len(rows) // max_points)]
 
         self.ax_ = axes_or_new(ax, what="CentersDisplay")
@@ -118,18 +123,19 @@ class CentersDisplay:
         self.points_ = self.ax_.scatter(
             shown[:, 0], shown[:, 1], s=4, alpha=0.35, linewidths=0, color="#4c78a8"
         )
-        self.arrows_ = [_arrow(self.ax_, tip) for tip in tips]
-        self._frame(shown, tips)
+        self.arrows_ = [_arrow(self.ax_, origin, origin + tip) for tip in tips]
+        self._frame(shown - origin, tips, origin)
         if title is not None:
             self.ax_.set_title(title)
         return self
 
-    def _frame(self, shown: np.ndarray, tips: np.ndarray) -> None:
+    def _frame(self, shown: np.ndarray, tips: np.ndarray, origin: np.ndarray) -> None:
         """Centre the axes on the origin; a few far rows of a heavy tail may fall outside."""
         reach = max(np.quantile(np.abs(shown), 0.998), np.abs(tips).max()) * 1.08
-        self.ax_.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal")
-        self.ax_.axhline(0, color="0.75", linewidth=0.6, zorder=0)
-        self.ax_.axvline(0, color="0.75", linewidth=0.6, zorder=0)
+        x, y = origin
+        self.ax_.set(xlim=(x - reach, x + reach), ylim=(y - reach, y + reach), aspect="equal")
+        self.ax_.axhline(y, color="0.75", linewidth=0.6, zorder=0)
+        self.ax_.axvline(x, color="0.75", linewidth=0.6, zorder=0)
 
 
 def _planar(name: str, rows: ArrayLike) -> np.ndarray:
@@ -143,7 +149,7 @@ def _planar(name: str, rows: ArrayLike) -> np.ndarray:
     return array
 
 
-def _arrow(ax: Axes, tip: np.ndarray) -> Any:
-    """Draw one arrow from the origin."""
+def _arrow(ax: Axes, origin: np.ndarray, tip: np.ndarray) -> Any:
+    """Draw one arrow."""
     style = {"arrowstyle": "-|>", "color": "#d62728", "linewidth": 2.2, "shrinkA": 0, "shrinkB": 0}
-    return ax.annotate("", xy=tuple(tip), xytext=(0, 0), arrowprops=style)
+    return ax.annotate("", xy=tuple(tip), xytext=tuple(origin), arrowprops=style)
