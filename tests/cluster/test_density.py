@@ -404,6 +404,25 @@ def test_equal_rows_are_one_cluster(choice, value, n):
     assert model.predict([[value - 1.0], [value + 1.0]]).tolist() == [0, 0]
 
 
+def test_equal_rows_are_not_several_clusters(choice):
+    with pytest.raises(
+        ValueError, match=r"all rows are equal.*lower n_clusters, or give rows"
+    ) as error:
+        DensityClusterer(2, **choice).fit(np.full((40, 1), 3.0))
+    assert "scale-space" not in str(error.value)
+
+
+@pytest.mark.parametrize("size", [1e155, 1e160, 1e300])
+@pytest.mark.parametrize("far", [1, 400])
+def test_rows_whose_squares_overflow(choice, size, far):
+    """One of them, or all, which are equal or not."""
+    X = np.concatenate([np.ones(400), np.random.default_rng().normal(9, 1, 400)])[:, None]
+    X[-far:] *= size
+    for rows in (X, X[-far:], np.full((20, 1), size)):
+        with pytest.raises(ValueError, match="squares overflow; scale them down"):
+            DensityClusterer(**choice).fit(rows)
+
+
 def test_rows_that_differ_in_the_last_digit_are_equal():
     x = np.array([1e8, np.nextafter(1e8, np.inf)] * 20)[:, None]
     assert DensityClusterer().fit(x).n_clusters_ == 1

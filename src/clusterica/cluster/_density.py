@@ -176,6 +176,7 @@ class DensityClusterer(ClusterMixin, BaseEstimator):
         weights = check_weights(sample_weight, rows)
         with worker_pool():
             summary = summary_of(rows, weights)
+            self._check_range(*summary.ends)
             density, level, cuts = self._smooth(rows, weights, summary)
             self._keep(rows, summary, density, level, cuts)
             self.labels_ = self._labels(rows)
@@ -211,6 +212,13 @@ class DensityClusterer(ClusterMixin, BaseEstimator):
             raise ValueError(
                 f"{type(self).__name__} takes one column, and X has {rows.n_features}; choose one, or "
                 "project X first, as in make_pipeline(KurtosisPursuit(), DensityClusterer())"
+            )
+
+    def _check_range(self, low: float, high: float) -> None:
+        if low == high and self.n_clusters is not None and self.n_clusters > 1:
+            raise ValueError(
+                f"all rows are equal and make one cluster, fewer than n_clusters={self.n_clusters}; lower "
+                "n_clusters, or give rows that differ"
             )
 
     def _check_settings(self) -> None:

@@ -29,6 +29,21 @@ _TAIL = 0.001  # share of the rows at each end that may be left out
 
 def summary_of(rows: Rows, weights: np.ndarray) -> Summary:
     """Return where the rows of one column lie; a column of one value gets a standard deviation."""
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):
+            summary = _summary(rows, weights)
+        too_large = not np.isfinite(summary.variance)
+    except OverflowError:
+        too_large = True
+    if too_large:
+        raise ValueError(
+            "the rows are so large that their squares overflow; scale them down, for instance divide X by "
+            "its largest absolute value"
+        )
+    return summary
+
+
+def _summary(rows: Rows, weights: np.ndarray) -> Summary:
     glance = rows.glance().astype(np.float64)
     about = float(np.median(glance))
     summary = _summary_about(rows, weights, about, float(np.std(glance)))

@@ -11,6 +11,7 @@ from sklearn.base import clone
 
 from clusterica.arrays import as_generator, to_host
 from clusterica.datasets import make_sparse_sources
+from clusterica.datasets._sources import DISTRIBUTIONS
 from clusterica.metrics._recovery import matched_distance, recovery_distance, unit_rows
 
 THRESHOLD = 0.1
@@ -136,6 +137,7 @@ def check_riss(
     _check_count("n_features", n_features, least=1)
     _check_count("n_samples", n_samples, least=2 * n_features)
     _check_count("n_draws", n_draws, least=1)
+    _check_source(source)
     rng = as_generator(random_state)
     pairs = [
         _one_draw(clusterer, n_samples, n_features, source=source, df=df, rng=rng)
@@ -212,6 +214,18 @@ def source_name(source: Any, df: float) -> str:
 def _line(what: str, distances: tuple[float, ...]) -> str:
     verdict = "holds" if max(distances) < THRESHOLD else "fails"
     return f"{what}  {verdict}: worst {max(distances):.4f}, median {median(distances):.4f}"
+
+
+def _check_source(source: Any) -> None:
+    if isinstance(source, str):
+        known = source in DISTRIBUTIONS
+    else:
+        known = hasattr(source, "dist") and hasattr(source, "rvs")  # frozen
+    if not known:
+        raise ValueError(
+            f"source is {source!r}; it must be one of {', '.join(DISTRIBUTIONS)}, or a distribution of "
+            "scipy.stats with its parameters, such as scipy.stats.gennorm(0.5)."
+        )
 
 
 def _check_count(name: str, value: Any, *, least: int) -> None:
