@@ -1,13 +1,16 @@
 """The command, run in this process: what it prints, what it writes, how it ends."""
 
+import io
 import json
 import subprocess
 import sys
 
 import pytest
+from rich.console import Console
 
 import clusterica
 from clusterica.cli import main
+from clusterica.cli._console import show_table
 
 
 @pytest.fixture
@@ -144,3 +147,40 @@ def test_module_runs_the_command():
     )
     assert done.returncode == 0
     assert done.stdout.strip() == clusterica.__version__
+
+
+@pytest.mark.parametrize("width", [30, 80, 200])
+def test_tables_break_no_word(width):
+    """Eight columns of short texts, of which rich would leave some without width."""
+    rows = [
+        (
+            "sub-ICA, 1 outlier along it",
+            "negentropy",
+            "“similar results”",
+            -1.45,
+            "50 / 100",
+            "yes",
+        ),
+        ("super-ICA", "exp", "—", 0.858, "145 / 5", "in 69 of 100 draws"),
+    ]
+    rows = [(*row, "184 of 200", "in 9 of 10 draws") for row in rows]
+    columns = (
+        "Direction",
+        "Contrast",
+        "The paper [P2]",
+        "Kurtosis",
+        "Clusters",
+        "Setosa",
+        "Starts",
+        "",
+    )
+    console = Console(width=width, file=io.StringIO())
+    show_table(console, rows, columns)
+    out = console.file.getvalue()
+    words = set(out.replace("│", " ").replace("┃", " ").split())
+    for text in (*columns, *(value for row in rows for value in row)):
+        assert set(str(text).split()) <= words
+    lengths = {len(line) for line in out.splitlines()}
+    assert len(lengths) == 1
+    if width >= 80:
+        assert max(lengths) <= width

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
-
-LONGEST_IN_ONE_LINE = 20  # columns of longer texts share the width that is left
 
 
 def stop(message: str, *, code: int = 1) -> NoReturn:
@@ -20,19 +19,41 @@ def stop(message: str, *, code: int = 1) -> NoReturn:
 
 
 def show_table(console: Console, rows: Iterable[Sequence[object]], columns: Sequence[str]) -> None:
-    """Print a table, floats with three significant digits and to the right."""
+    """Print a table, floats with three significant digits and to the right.
+
+    No word is broken: where the columns do not fit the terminal otherwise, they have no space beside them,
+    and at last the table is wider than the terminal.
+    """
     values = [list(row) for row in rows]
-    table = Table(header_style="bold", show_lines=True)
-    for index, name in enumerate(columns):
-        column = [row[index] for row in values]
-        numeric = bool(values) and all(isinstance(value, float) for value in column)
-        longest = max(len(_text(value)) for value in [name, *column])
-        table.add_column(
-            name, justify="right" if numeric else "left", no_wrap=longest <= LONGEST_IN_ONE_LINE
+    texts = [[name, *(_text(row[i]) for row in values)] for i, name in enumerate(columns)]
+    words = [" ".join(column).split() for column in texts]
+    least = [max(map(cell_len, column), default=1) for column in words]
+    lines = len(texts) + 1
+    spaces = 2 * len(texts) if sum(least) + lines + 2 * len(texts) <= console.width else 0
+    widths = _widths(texts, least, console.width - lines - spaces)
+    table = Table(
+        header_style="bold",
+        show_lines=True,
+        padding=(0, int(spaces > 0)),
+        width=sum(widths) + lines + spaces,
+    )
+    for i, width in enumerate(widths):
+        numeric = bool(values) and all(isinstance(row[i], float) for row in values)
+        table.add_column(escape(texts[i][0]), justify="right" if numeric else "left", width=width)
+    for row in zip(*(column[1:] for column in texts), strict=True):
+        table.add_row(*map(escape, row))
+    console.print(table, crop=False)
+
+
+def _widths(texts: Sequence[Sequence[str]], least: list[int], room: int) -> list[int]:
+    """Return the widths of columns: the widest are made narrower to fit, but not below the least."""
+    widths = [max(w, *map(cell_len, column)) for w, column in zip(least, texts, strict=True)]
+    while sum(widths) > room and widths != least:
+        widest = max(
+            (i for i in range(len(widths)) if widths[i] > least[i]), key=lambda i: widths[i]
         )
-    for row in values:
-        table.add_row(*(escape(_text(value)) for value in row))
-    console.print(table)
+        widths[widest] -= 1
+    return widths
 
 
 def _text(value: object) -> str:
