@@ -157,10 +157,12 @@ def ica_section(report: dict[str, Any]) -> list[str]:
         "scikit-learn (parallel, logcosh), picard is run without the constraint that sources are "
         "uncorrelated.",
         "",
+        _ica_losses(report["rows"]),
+        "",
     ]
     table = [
         [
-            f"{row['shape'][0]:,} x {row['shape'][1]}",
+            _ica_shape(row),
             f["library"],
             f"{f['seconds']:.2f} s",
             f"{f['distance']:.4f}",
@@ -172,6 +174,28 @@ def ica_section(report: dict[str, Any]) -> list[str]:
     ]
     columns = ["rows x sources", "method", "fit", "error", "iterations", "memory"]
     return lines + rst_table(columns, table)
+
+
+def _ica_losses(rows: list[dict[str, Any]]) -> str:
+    """Return where ``refine='ml'`` takes longer than FastICA, or over a quarter of its memory."""
+    slow, large = [], []
+    for row in rows:
+        fits = {f["library"]: f for f in row["fits"]}
+        ours, theirs = fits["ClusterICA(refine='ml')"], fits["FastICA"]
+        times, share = (ours[key] / theirs[key] for key in ("seconds", "extra_mib"))
+        if times > 1:
+            slow.append(f"{_ica_shape(row)} ({times:.1f} x)")
+        if share > 0.25:
+            large.append(f"{_ica_shape(row)} ({share:.0%})")
+    return (
+        "Where ``refine='ml'`` loses: it takes longer than FastICA at "
+        f"{', '.join(slow) or 'no shape'}, and its memory is more than a quarter of FastICA's at "
+        f"{', '.join(large) or 'no shape'}."
+    )
+
+
+def _ica_shape(row: dict[str, Any]) -> str:
+    return f"{row['shape'][0]:,} x {row['shape'][1]}"
 
 
 def images_section(report: dict[str, Any]) -> list[str]:

@@ -54,6 +54,9 @@ def test_table_1_is_within_the_paper(outcomes):
 def test_table_1_prints_medians_beside_the_paper(outcomes):
     result = outcomes("P0-table1").result
     assert len(result.rows) == 3 * len(LEARNERS)
+    (picture,) = result.pictures
+    assert f"{len(LEARNERS)} learners" in picture.alt
+    assert "may have been missed" in picture.caption
     d, rows, learner, printed, median, _, ratio = result.rows[2 * len(LEARNERS)]
     assert (d, rows, learner, printed) == ("20", "1e4", "K-means", "0.3849")
     assert median == np.median(result.values["distances"]["d20_m10000"]["kmeans"])

@@ -363,10 +363,10 @@ def _picture(cells: dict[tuple[int, int], Cell], settings: dict[str, Any]) -> Pi
     return Picture(
         figure,
         caption="Distance of the centroids from the axes over the number of rows: median with its "
-        "10–90 % band, and the paper's single draws as crosses. Above the dashed line an axis was "
-        "missed.",
-        alt="Panels with falling lines of distance over the number of rows for four learners. The "
-        "crosses of the paper lie near the lines, but far above them at d = 50 with few rows.",
+        "10–90 % band, and the paper's single draws as crosses. Above the dashed line an axis may have "
+        "been missed.",
+        alt=f"Panels with falling lines of distance over the number of rows for {len(LEARNERS)} learners. "
+        "The crosses of the paper lie near the lines, but far above them at d = 50 with few rows.",
     )
 
 
