@@ -453,3 +453,9 @@ def test_a_law_of_ones_own(mixed):
     assert (
         amari_distance(ClusterICA(refine=Rounded(), random_state=0).fit(X).components_, A) < 0.012
     )
+
+
+def test_a_law_may_be_a_plain_tuple(mixed):
+    own = ClusterICA(refine=lambda y: tuple(LogCosh()(y)), random_state=0).fit(mixed[0][:2000])
+    named = ClusterICA(refine=LogCosh(), random_state=0).fit(mixed[0][:2000])
+    np.testing.assert_allclose(own.components_, named.components_)

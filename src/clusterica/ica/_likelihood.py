@@ -14,7 +14,7 @@ import numpy as np
 from scipy import stats
 
 from clusterica.arrays import Rows, map_reduce, to_host
-from clusterica.ops.contrast import Contrast
+from clusterica.ops.contrast import Contrast, Derivatives
 from clusterica.ops.likelihood import LikelihoodSums, likelihood_sums
 from clusterica.optim import LBFGS, Evaluation, LoopResult, LoopState, Progress, iterate
 
@@ -36,7 +36,7 @@ def check_density(contrast: Contrast) -> None:
     """
     y = _SCALES[:, None] * stats.norm.ppf(_LEVELS)
     with np.errstate(all="ignore"):  # at the largest scales
-        reached = np.mean(y * np.asarray(contrast(y).first), axis=1)
+        reached = np.mean(y * Derivatives(*contrast(y)).first, axis=1)
     if np.nanmax(reached) < 1:
         raise ValueError(
             f"refine={contrast!r} can't be used: e^-G is no density where G stays bounded, and the "
