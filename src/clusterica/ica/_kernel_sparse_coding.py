@@ -30,6 +30,7 @@ from clusterica.ops.kernel_coding import (
     CodingSums,
     basis_pull,
     coding_sums,
+    count_unsolved,
     kernel_codes,
     metric,
 )
@@ -234,7 +235,7 @@ class KernelSparseCoding(
             kernel=self.kernel_,
             sparsity=float(self.sparsity),
             normalize=self.normalize,
-            tol=_SHARE_OF_TOL * self.tol,
+            tol=float(self.tol),
         )
         row_bytes = _row_bytes(rows, W.shape[0])
         return map_rows(fn, rows, W, gram(self.kernel_, W), row_bytes=row_bytes)
@@ -310,13 +311,7 @@ class KernelSparseCoding(
                 ConvergenceWarning,
                 stacklevel=4,
             )
-        if float(sums.unsolved) > 0:
-            warnings.warn(
-                f"the codes of {float(sums.unsolved):.0f} of {rows.n_rows} rows did not reach a relative "
-                f"duality gap of tol={self.tol:g}; raise tol or sparsity",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
+        _warn_of_unsolved(float(sums.unsolved), rows.n_rows, self.tol, stacklevel=5)
         if self.n_dead_ > MUCH_DEAD * len(W):
             warnings.warn(
                 f"{self.n_dead_} of {len(W)} basis vectors are dead: no row has k(w, x) of 0.01; use a "
@@ -352,9 +347,24 @@ def _codes(
     tol: float,
 ) -> Array:
     X = unit_rows(X) if normalize else X
-    return kernel_codes(
-        X, W, G, kernel=kernel, sparsity=sparsity, max_iter=_MOST_CODE_STEPS, tol=tol
-    ).codes
+    share = _SHARE_OF_TOL * tol
+    args = (X, W, G)
+    S, gaps = kernel_codes(
+        *args, kernel=kernel, sparsity=sparsity, max_iter=_MOST_CODE_STEPS, tol=share
+    )
+    _warn_of_unsolved(float(count_unsolved(gaps, share)), X.shape[0], tol, stacklevel=3)
+    return S
+
+
+def _warn_of_unsolved(n: float, n_rows: int, tol: float, *, stacklevel: int) -> None:
+    """Warn of codes of n rows that were not found."""
+    if n > 0:
+        warnings.warn(
+            f"the codes of {n:.0f} of {n_rows} rows did not reach a relative duality gap of tol={tol:g}; "
+            "raise tol or sparsity",
+            ConvergenceWarning,
+            stacklevel=stacklevel,
+        )
 
 
 def _row_bytes(rows: Rows, n_basis: int) -> int:

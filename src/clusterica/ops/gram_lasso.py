@@ -5,6 +5,8 @@ With ``b = k(W, x)`` and ``G = k(W, W)`` that is ``0.5 |φ(x) - Wᵀ s|² + alph
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -42,24 +44,57 @@ def lasso_of_gram(
         Weight of the penalty, over 0.
     max_iter : int
         Most sweeps over the atoms (coordinate descent: NumPy, where codes are sparse) or steps (splitting).
-        Rows that splitting leaves, where lengths differ by decades, have so many sweeps on the host.
+        Rows that splitting leaves, as where lengths differ by decades, have so many steps again, by
+        themselves and in float64, and then so many sweeps on the host.
     tol : float
         A row is done when its duality gap is at most tol times ``0.5 <x, x>``, the objective of s = 0.
     """
     settings: dict[str, Any] = {"alpha": alpha, "max_iter": max_iter, "tol": tol}
     if is_host_array(B) and not _is_dense(B, energies, G, alpha):
-        return LassoCodes(*cpu_lasso.lasso(B, energies, G, **settings))
+        return _by_descent(B, energies, G, **settings)
     found = lasso_of_gram_reference(B, energies, G, **settings)
-    left = np.flatnonzero(to_host(found.gaps) > tol)
-    if len(left) == 0:
+    for solver in (_in_float64, _by_descent):
+        found = _with_the_rest(found, partial(solver, **settings), B, energies, G, tol)
+    return found
+
+
+def _with_the_rest(
+    found: LassoCodes,
+    solver: Callable[..., LassoCodes],
+    B: Array,
+    energies: Array,
+    G: Array,
+    tol: float,
+) -> LassoCodes:
+    """Return codes and gaps, with those of a solver for rows whose gap is over tol."""
+    xp = namespace_of(B)
+    is_done = found.gaps <= tol
+    done, rest = xp.nonzero(is_done)[0], xp.nonzero(~is_done)[0]
+    if rest.shape[0] == 0:
         return found
-    S, gaps = (np.array(to_host(a)) for a in found)
-    own, own_gaps = cpu_lasso.lasso(
-        to_host(B)[left], to_host(energies)[left], to_host(G), **settings
-    )
-    better = own_gaps < gaps[left]
-    S[left[better]], gaps[left[better]] = own[better], own_gaps[better]
-    return LassoCodes(to_like(S, B), to_like(gaps, B))
+    again = solver(*(xp.take(a, rest, axis=0) for a in (B, energies)), G)
+    order = xp.argsort(xp.concat([done, rest]))
+    pairs = zip(found, again, strict=True)
+    joined = (xp.concat([xp.take(old, done, axis=0), new], axis=0) for old, new in pairs)
+    return LassoCodes(*(xp.take(a, order, axis=0) for a in joined))
+
+
+def _in_float64(
+    B: Array, energies: Array, G: Array, *, alpha: float, max_iter: int, tol: float
+) -> LassoCodes:
+    xp = namespace_of(B)
+    wide = (xp.astype(a, xp.float64) for a in (B, energies, G))
+    found = lasso_of_gram_reference(*wide, alpha=alpha, max_iter=max_iter, tol=tol)
+    return LassoCodes(*(xp.astype(a, B.dtype) for a in found))
+
+
+def _by_descent(
+    B: Array, energies: Array, G: Array, *, alpha: float, max_iter: int, tol: float
+) -> LassoCodes:
+    """Coordinate descent on the host, row by row."""
+    args = (to_host(a) for a in (B, energies, G))
+    found = cpu_lasso.lasso(*args, alpha=alpha, max_iter=max_iter, tol=tol)
+    return LassoCodes(*(to_like(a, B) for a in found))
 
 
 def lasso_of_gram_reference(

@@ -18,7 +18,7 @@ from clusterica.ops.gram_lasso import lasso_of_gram
 from clusterica.ops.kernels import DEAD, Kernel, Pull
 from clusterica.ops.linalg import unit_rows
 
-_ROUGH = 10
+_ROUGH = 10  # times tol: codes with a larger gap count as not found
 
 
 class CodingSums(NamedTuple):
@@ -117,8 +117,14 @@ def coding_sums(
         pull.vector,
         S.T @ S,
         xp.sum(xp.astype(values >= DEAD, xp.int64), axis=0),
-        xp.sum(xp.astype(gaps > _ROUGH * tol, xp.int64)),
+        count_unsolved(gaps, tol),
     )
+
+
+def count_unsolved(gaps: Array, tol: float) -> Array:
+    """Return how many rows have codes whose duality gap is over ten times tol."""
+    xp = namespace_of(gaps)
+    return xp.sum(xp.astype(gaps > _ROUGH * tol, xp.int64))
 
 
 def metric(kernel: Kernel, W: np.ndarray) -> float:
