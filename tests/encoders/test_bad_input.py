@@ -114,6 +114,13 @@ def test_atoms_without_a_median_distance(rows):
         KernelSparseEncoder(np.ones((1, 4))).fit(rows)
 
 
+def test_kernels_that_lack_something(rows, atoms):
+    with pytest.raises(TypeError, match=r"the kernel has no diagonal; see clusterica.ica.Kernel"):
+        KernelSparseEncoder(atoms, kernel=lambda X, W: X @ W.T).fit(rows)
+    with pytest.raises(ValueError, match=r"gamma=2.0 is that of kernel='rbf'"):
+        KernelSparseEncoder(atoms, kernel="inverse-distance", gamma=2.0).fit(rows)
+
+
 def test_zero_and_equal_atoms_give_finite_codes(make, rows, atoms):
     D = np.concatenate([atoms[:2], np.zeros((1, 4)), atoms[:2]])
     for X in (rows, rows.astype(np.float32)):

@@ -81,6 +81,19 @@ def test_the_term_lowers_the_codes_of_other_classes(digits):
     assert shares[1] < 0.9 * shares[0]
 
 
+@pytest.mark.filterwarnings("ignore:the objective still fell")
+def test_dead_vectors_ask_for_less_discrimination_first(digits):
+    X, y = digits
+    message = r"6 of 6 .* are dead.*; lower discrimination \(it is 1\), .*raise gamma"
+    with pytest.warns(UserWarning, match=message):
+        learner(discrimination=1.0).fit(X, y)
+    # With the remedy, and without a warning, which would be an error here.
+    assert learner(discrimination=0.1).fit(X, y).n_dead_ == 0
+    with pytest.warns(UserWarning, match=r"are dead.*; lower gamma") as caught:
+        learner(gamma=1000.0).fit(X, y)
+    assert not any("discrimination" in str(w.message) for w in caught)
+
+
 def test_none_is_as_many_components_as_fit_the_features(digits):
     X, y = digits
     rica = learner(None, max_iter=100).fit(X[:, 18:28], y)

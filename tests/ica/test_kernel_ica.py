@@ -148,6 +148,10 @@ def test_bad_input(mixed):
         KernelICA(2, gamma=-1.0).fit(X)
     with pytest.raises(ValueError, match="n_components=5 must be at most n_landmarks=4"):
         KernelICA(5, n_landmarks=4).fit(X)
+    with pytest.raises(ValueError, match="at most n_samples=60; lower it, or give more rows"):
+        KernelICA(100).fit(X[:60])
+    with pytest.raises(ValueError, match=r"gamma=2.0 is that of kernel='rbf'"):
+        KernelICA(2, kernel="inverse-distance", gamma=2.0).fit(X)
     with pytest.raises(ValueError, match="vary in 3 directions"):
         KernelICA(4, kernel=Linear(), normalize=False).fit(X)
     with pytest.warns(ConvergenceWarning, match="max_iter=1 steps"):

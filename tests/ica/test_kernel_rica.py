@@ -3,8 +3,11 @@
 import pickle
 import warnings
 
+import hypothesis
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from sklearn.callback import ProgressBar
 from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
@@ -14,6 +17,7 @@ import clusterica
 from clusterica.arrays import as_rows, to_host
 from clusterica.ica import (
     Gaussian,
+    KernelICA,
     KernelRICA,
     Normalized,
     Polynomial,
@@ -24,6 +28,7 @@ from clusterica.ica._kernel_descent import KernelProblem, descend
 from clusterica.ops.kernel_rica import Model, sweep
 from clusterica.ops.kernels import KERNEL_NAMES, Linear
 from clusterica.ops.penalty import make_penalty
+from clusterica.preprocessing import KernelWhitener
 
 OPTIMIZERS = ["auto", "fixed-point", "lbfgs"]
 quiet = pytest.mark.filterwarnings("ignore:.*max_iter", "ignore:.*are dead")
@@ -144,6 +149,17 @@ def test_dead_vectors_are_counted_and_the_remedy_that_is_named_helps(digits):
     assert stopped.n_dead_ == 0
 
 
+@pytest.mark.filterwarnings("ignore:the objective still fell")
+def test_vectors_that_were_dead_at_the_start_ask_for_a_wider_kernel(digits):
+    for kernel in ({"gamma": 1000.0}, {"kernel": Gaussian(1000.0)}):
+        with pytest.warns(UserWarning, match=r"are dead.*lower gamma \(it is 1e\+03\)") as caught:
+            rica = KernelRICA(5, random_state=0, **kernel).fit(digits)
+        assert rica.n_dead_ == 5
+        assert not any("raise gamma" in str(w.message) for w in caught)
+    # With the remedy, and without a warning, which would be an error here.
+    assert KernelRICA(5, gamma="median", random_state=0).fit(digits).n_dead_ == 0
+
+
 def test_the_median_similarity_is_that_of_codes(digits):
     rica = KernelRICA(8, gamma=4.0, random_state=0).fit(digits)
     assert rica.median_similarity_ == pytest.approx(np.median(rica.transform(digits)))
@@ -211,6 +227,58 @@ def test_in_white_space_the_reconstruction_is_the_distance_from_orthonormal(digi
     np.testing.assert_allclose(rica.transform(digits), Z @ W.T, atol=1e-8)
 
 
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    K=st.integers(1, 12),
+    kernel=st.sampled_from([*KERNEL_NAMES, Linear(), Gaussian(0.3)]),
+    n_landmarks=st.integers(12, 40),
+)
+@hypothesis.settings(max_examples=15, deadline=None)
+@quiet
+def test_lemma_4_1_for_any_basis(seed, K, kernel, n_landmarks):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(60, 5))
+    whitener = KernelWhitener(kernel=kernel, n_landmarks=n_landmarks, random_state=seed).fit(X)
+    Z = whitener.transform(X)
+    W = rng.normal(size=(K, Z.shape[1])) / K**0.5
+    error = ((Z @ W.T @ W - Z) ** 2).sum(axis=1).mean()
+    assert error == pytest.approx(((W.T @ W - np.eye(Z.shape[1])) ** 2).sum(), rel=1e-4)
+    learned = {"kernel": kernel, "whiten": True, "n_landmarks": n_landmarks, "max_iter": 3}
+    rica = KernelRICA(K, random_state=seed, **learned).fit(X)
+    V = rica.components_
+    distance = ((V.T @ V - np.eye(V.shape[1])) ** 2).sum()
+    assert rica.reconstruction_error_ == pytest.approx(distance, rel=1e-4, abs=1e-8)
+
+
+def test_a_warning_in_white_space_is_at_the_line_of_the_user(digits):
+    with pytest.warns(ConvergenceWarning, match="max_iter=1 steps") as caught:
+        KernelRICA(5, whiten=True, n_landmarks=30, max_iter=1, random_state=0).fit(digits)
+    assert [w.filename for w in caught] == [__file__]
+
+
+@pytest.mark.parametrize("learner", [KernelRICA(5, whiten=True), KernelICA(5)])
+def test_white_rows_sent_through_a_device_keep_to_the_memory_budget(learner, monkeypatch):
+    pytest.importorskip("torch")
+    X = np.random.default_rng(0).normal(size=(40_000, 4))
+    learner.set_params(n_landmarks=20, max_iter=1, random_state=0)
+    sizes = []
+    transform = KernelWhitener.transform
+
+    def seen(self, X):
+        sizes.append(len(X))
+        return transform(self, X)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        right = learner.fit(X).transform(X)
+        monkeypatch.setattr(KernelWhitener, "transform", seen)
+        with clusterica.config_context(device="cpu", memory="1MiB"):
+            S = learner.fit(X).transform(X[:9])
+    assert max(sizes) <= 2**15
+    assert isinstance(S, np.ndarray)
+    np.testing.assert_allclose(S, right[:9], atol=1e-6)
+
+
 def test_more_vectors_than_white_dimensions():
     X = np.random.default_rng(0).normal(size=(200, 3))
     rica = KernelRICA(12, kernel=Polynomial(1), whiten=True, normalize=False, random_state=0).fit(X)
@@ -221,7 +289,7 @@ def test_more_vectors_than_white_dimensions():
 def test_a_fit_forgets_what_the_one_before_left(digits):
     rica = KernelRICA(5, gamma=4.0, whiten=True, n_landmarks=30, random_state=0).fit(digits)
     assert not hasattr(rica, "n_dead_")
-    rica.set_params(whiten=False).fit(digits)
+    rica.set_params(whiten=False, n_landmarks=None).fit(digits)
     assert rica.components_.shape == (5, 64)
     assert not hasattr(rica, "whitener_")
     np.testing.assert_array_equal(
@@ -264,7 +332,7 @@ def test_blocks_sent_through_a_device(digits, kernel):
     """With torch on the CPU for the device, and rows that are nowhere equal to a centre."""
     pytest.importorskip("torch")
     digits = digits + np.random.default_rng(0).uniform(size=digits.shape)
-    settings = {"kernel": kernel, "gamma": 4.0, "max_iter": 4, "random_state": 0}
+    settings = {"kernel": kernel, "max_iter": 4, "random_state": 0}
     right = KernelRICA(6, **settings).fit(digits)
     with clusterica.config_context(device="cpu", memory="256KiB"):
         rica = KernelRICA(6, **settings).fit(digits)
@@ -307,6 +375,18 @@ class Wrong(Gaussian):
         ({"pooling": TorusPooling((3, 3))}, ValueError, "has 9 places"),
         ({"pooling": "3d"}, ValueError, "pooling='3d'"),
         ({"whiten": True, "n_landmarks": 3}, ValueError, "n_landmarks=3 must be at least"),
+        ({"n_landmarks": 30}, ValueError, "n_landmarks=30 is for whiten=True; set that"),
+        (
+            {"whiten": True, "n_components": 500},
+            ValueError,
+            "n_components=500 must be at most.*n_samples=300; lower it, or give more rows",
+        ),
+        (
+            {"kernel": "inverse-distance", "gamma": 7.0},
+            ValueError,
+            r"gamma=7.0 is that of kernel='rbf', and kernel='inverse-distance' does not read it",
+        ),
+        ({"kernel": Gaussian(2.0), "gamma": 7.0}, ValueError, "does not read it"),
         ({"kernel": "histogram-intersection", "normalize": False}, ValueError, "overflows"),
     ],
 )
@@ -319,7 +399,7 @@ def test_bad_settings(digits, settings, error, message):
 def test_rows_of_zeros_have_no_direction(digits, whiten):
     X = digits.copy()
     X[17] = 0
-    settings = {"whiten": whiten, "n_landmarks": 30, "random_state": 0}
+    settings = {"whiten": whiten, "n_landmarks": 30 if whiten else None, "random_state": 0}
     with pytest.raises(ValueError, match=r"row 17.*normalize=False"):
         KernelRICA(4, gamma=4.0, **settings).fit(X)
     KernelRICA(4, gamma=1e-3, normalize=False, **settings).fit(X)
@@ -340,8 +420,9 @@ def test_bad_rows(digits):
 
 
 def test_a_seed_repeats_and_models_survive_files(digits, tmp_path):
-    for settings in ({}, {"whiten": True, "n_landmarks": 30}, {"kernel": "polynomial"}):
-        make = KernelRICA(4, **{"gamma": 4.0, "random_state": 3, **settings})
+    white = {"gamma": 4.0, "whiten": True, "n_landmarks": 30}
+    for settings in ({"gamma": 4.0}, white, {"kernel": "polynomial"}):
+        make = KernelRICA(4, random_state=3, **settings)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*are dead")
             rica = make.fit(digits)
@@ -378,7 +459,7 @@ def test_progress(digits, whiten):
             return False
 
     seen = Seen()
-    settings = {"gamma": 4.0, "max_iter": 5, "n_landmarks": 30, "random_state": 0}
+    settings = {"gamma": 4.0, "max_iter": 5, "random_state": 0}
     rica = KernelRICA(4, whiten=whiten, **settings).set_callbacks(seen).fit(digits)
     assert seen.names[-1] == "fit"
     assert seen.names.count("iteration") >= rica.n_iter_

@@ -10,7 +10,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from clusterica import config_context
 from clusterica.arrays import as_rows, device_of, to_host
 from clusterica.encoders import KernelSparseEncoder
-from clusterica.ica import KernelSparseCoding
+from clusterica.ica import KernelSparseCoding, _kernel_sparse_coding
 from clusterica.images import ImageFeatures
 from clusterica.ops.kernel_coding import coding_objective
 from clusterica.ops.kernels import Gaussian, Linear, Normalized, Polynomial, gram
@@ -74,7 +74,8 @@ def test_the_objective_falls_and_is_that_of_the_codes(X, settings):
 def test_the_gradient_over_all_rows_against_finite_differences(kernel):
     rng = np.random.default_rng()
     X, W = rng.normal(size=(40, 3)), rng.normal(size=(4, 3))
-    model = KernelSparseCoding(4, kernel=kernel, gamma=0.4, sparsity=0.3, tol=1e-11, max_iter=1)
+    gamma = 0.4 if kernel == "rbf" else "median"
+    model = KernelSparseCoding(4, kernel=kernel, gamma=gamma, sparsity=0.3, tol=1e-11, max_iter=1)
     with pytest.warns(ConvergenceWarning):
         model.fit(X)
     rows = as_rows(X)
@@ -185,9 +186,21 @@ def test_dead_basis_vectors_are_counted_and_the_remedy_helps():
     assert KernelSparseCoding(4, tol=1e-2, random_state=0).fit(X).n_dead_ == 0
 
 
+@pytest.mark.filterwarnings("ignore:the objective still fell")
+def test_codes_that_are_not_found_are_counted_in_fit_and_in_transform(X, monkeypatch):
+    monkeypatch.setattr(_kernel_sparse_coding, "_MOST_CODE_STEPS", 1)
+    model = KernelSparseCoding(20, gamma=0.1, sparsity=0.01, max_iter=1, random_state=0)
+    message = r"the codes of \d+ of 200 rows did not reach .* tol=0.0001; raise tol or sparsity"
+    with pytest.warns(ConvergenceWarning, match=message):
+        model.fit(X)
+    with pytest.warns(ConvergenceWarning, match=message):
+        model.transform(X)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
+        ({"kernel": "polynomial", "gamma": 1.0}, "gamma=1.0 is that of kernel='rbf'"),
         ({"gamma": 0.0}, "'gamma' parameter of KernelSparseCoding must be"),
         ({"sparsity": 0.0}, "'sparsity' parameter"),
         ({"kernel": "gauss"}, "'kernel' parameter"),

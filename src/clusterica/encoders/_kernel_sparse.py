@@ -15,11 +15,13 @@ from clusterica.arrays._sklearn import Interval, StrOptions
 from clusterica.encoders._base import BaseEncoder
 from clusterica.encoders._sparse import warn_of_gaps
 from clusterica.ops import code
+from clusterica.ops.kernel_check import check_methods
 from clusterica.ops.kernel_coding import kernel_codes
 from clusterica.ops.kernels import (
     KERNEL_NAMES,
     Gaussian,
     Kernel,
+    check_gamma,
     gram,
     make_kernel,
     median_gamma,
@@ -75,8 +77,8 @@ class KernelSparseEncoder(BaseEncoder):
     -----
     In NumPy, where codes are sparse, they come from the compiled solver of :class:`SparseEncoder`, row by
     row. On other devices, and where codes have many nonzeros, they come from splitting (ADMM) on all rows of
-    a block, since a kernel makes all atoms alike, and gradient steps slow; rows that it leaves unsolved, such
-    as those far shorter or longer than the others, go to the compiled solver.
+    a block, since a kernel makes all atoms alike, and gradient steps slow. Rows that it leaves, such as those
+    far shorter or longer than the others, are tried again in float64, and then by the compiled solver.
 
     See Also
     --------
@@ -137,6 +139,9 @@ class KernelSparseEncoder(BaseEncoder):
 
         The Gaussian kernel of γ is that of 1 for rows and atoms times √γ. So γ travels with the arrays.
         """
+        check_gamma(self.kernel, self.gamma)
+        if not isinstance(self.kernel, str):
+            check_methods(self.kernel)
         xp = namespace_of(D)
         scale = xp.full(1, self._root_of_gamma(D), dtype=D.dtype, device=D.device)
         W = D * scale

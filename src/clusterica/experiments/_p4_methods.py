@@ -91,7 +91,9 @@ def candidates(name: str, paper: Setting, *, quick: bool) -> list[Setting]:
 def make_learner(name: str, setting: Setting) -> Any:
     """Return the unfitted learner of a method; the number of filters is set by ImageFeatures."""
     weights: dict[str, Any] = {"sparsity": setting.sparsity, "max_iter": setting.max_iter}
-    kernel: dict[str, Any] = {"kernel": setting.kernel, "gamma": setting.gamma}
+    kernel: dict[str, Any] = {"kernel": setting.kernel}
+    if setting.kernel == "rbf":
+        kernel["gamma"] = setting.gamma
     init = "k-means" if setting.from_clusters else "gaussian"
     if name == "K-means":
         return SphericalKMeans(max_iter=20, compute_labels=False)

@@ -94,6 +94,8 @@ class BaseKernelRICA(
         rng = as_generator(self.random_state)
         with worker_pool():
             self._check_size(rows, K)
+            if self.normalize:
+                check_directions(rows)
             n_parts = 1 if labels is None else len(labels.classes)
             progress = fit_progress(self, n_parts + 1, X=X, y=y)
             chosen, parts = _sample(rows, K, labels, rng)
@@ -103,12 +105,12 @@ class BaseKernelRICA(
             model = Model(self.kernel_, penalty, float(self.sparsity), normalize=self.normalize)
             if labels is not None:
                 model = self._supervised(model, labels, K)
-            start = [_centres(rows, sample[p], K // n_parts, rng, progress) for p in parts]
-            problem = KernelProblem(rows, model, None if labels is None else labels.places)
-            found = self._descend(
-                problem, np.concatenate(start), _reach(self.kernel_, sample), progress
+            start = np.concatenate(
+                [_centres(rows, sample[p], K // n_parts, rng, progress) for p in parts]
             )
-            self._keep(rows, found, sample)
+            problem = KernelProblem(rows, model, None if labels is None else labels.places)
+            found = self._descend(problem, start, _reach(self.kernel_, sample), progress)
+            self._keep(rows, found, start, sample)
         progress.end()
 
     def transform(self, X: Any) -> Array:
@@ -144,8 +146,6 @@ class BaseKernelRICA(
                 f"n_components={K} must be at most the number of rows, n_samples={rows.n_rows}; lower it, "
                 "or give more rows"
             )
-        if self.normalize:
-            check_directions(rows)
 
     def _scaled(self, X: np.ndarray) -> np.ndarray:
         return unit_rows(X) if self.normalize else X
@@ -172,7 +172,7 @@ class BaseKernelRICA(
         task.end()
         return found
 
-    def _keep(self, rows: Rows, found: Descent, sample: np.ndarray) -> None:
+    def _keep(self, rows: Rows, found: Descent, start: np.ndarray, sample: np.ndarray) -> None:
         """Set the fitted attributes, and warn of what went wrong."""
         W = found.result.params.astype(rows.dtype)
         self.components_, self._n_features_out = rows.export(W), len(W)
@@ -182,9 +182,7 @@ class BaseKernelRICA(
         self.reconstruction_error_ = float(found.terms["reconstruction"][-1])
         some = sample[:: max(1, len(sample) // 1000)]
         self.median_similarity_ = float(np.median(self.kernel_(some, W)))
-        fn = partial(reached, kernel=self.kernel_, normalize=self.normalize, least=DEAD)
-        row_bytes = (rows.n_features + 6 * len(W)) * rows.dtype.itemsize
-        self.n_dead_ = int((to_host(map_reduce(fn, rows, W, row_bytes=row_bytes)[0]) == 0).sum())
+        self.n_dead_ = self._count_dead(rows, W)
         if not (found.result.converged or found.result.stopped):
             warnings.warn(
                 f"the objective still fell after max_iter={self.max_iter} steps; raise max_iter, or tol",
@@ -192,18 +190,37 @@ class BaseKernelRICA(
                 stacklevel=5,
             )
         if self.n_dead_ > MUCH_DEAD * len(W):
-            narrower = (
-                f"raise gamma (it is {self.gamma_:.3g}; try {4 * self.gamma_:.3g})"
-                if self.gamma_
-                else "use a narrower kernel, such as 'rbf' with a large gamma"
-            )
+            from_start = self._count_dead(rows, start.astype(rows.dtype)) > MUCH_DEAD * len(W)
             warnings.warn(
-                f"{self.n_dead_} of {len(W)} basis vectors are dead: no row has k(w, x) of {DEAD}; those "
-                f"that are like the same rows push each other away; {narrower}, fewer n_components, or a "
-                "smaller max_iter",
+                f"{self.n_dead_} of {len(W)} basis vectors are dead: no row has k(w, x) of {DEAD}; "
+                f"{self._remedy(too_narrow=from_start)}",
                 UserWarning,
                 stacklevel=5,
             )
+
+    def _count_dead(self, rows: Rows, W: np.ndarray) -> int:
+        fn = partial(reached, kernel=self.kernel_, normalize=self.normalize, least=DEAD)
+        row_bytes = (rows.n_features + 6 * len(W)) * rows.dtype.itemsize
+        return int((to_host(map_reduce(fn, rows, W, row_bytes=row_bytes)[0]) == 0).sum())
+
+    def _remedy(self, *, too_narrow: bool) -> str:
+        """Return what may help against dead basis vectors, which were dead at the start if too narrow."""
+        gamma = self.gamma_
+        if too_narrow:
+            wider = f"lower gamma (it is {gamma:.3g})" if gamma else "use a wider kernel"
+            return (
+                f"{wider}, which is too narrow for the rows, so that the start was dead; gamma='median' is a "
+                "value to begin with"
+            )
+        narrower = (
+            f"raise gamma (it is {gamma:.3g}; try {4 * gamma:.3g})"
+            if gamma
+            else "use a narrower kernel, such as 'rbf' with a large gamma"
+        )
+        return (
+            f"those that are like the same rows push each other away; {narrower}, fewer n_components, or a "
+            "smaller max_iter"
+        )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

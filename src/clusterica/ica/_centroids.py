@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, clone
 
 from clusterica.arrays import Rows, get_config, to_host
 from clusterica.arrays._namespace import Array
+from clusterica.arrays._rows import StreamedRows
 from clusterica.cluster import CosineKMeans
 from clusterica.cluster._base import BaseKMeans
 from clusterica.preprocessing import KernelWhitener, Whitener
@@ -46,7 +47,8 @@ def white_rows(
         chosen = np.sort(rng.choice(rows.n_rows, size=n_rows, replace=False))
         return whitener.transform(rows.export(rows.take(chosen)))
     needed = rows.n_rows * whitener.n_components_ * rows.dtype.itemsize
-    lazy = array_api_compat.is_dask_array(X) or not rows.on_host
+    on_host = rows.on_host or isinstance(rows, StreamedRows)
+    lazy = array_api_compat.is_dask_array(X) or not on_host
     if needed <= get_config()["memory"] or lazy or not isinstance(clusterer, BaseKMeans):
         return whitener.transform(X)
     return _WhiteBlocks(rows, whitener)
@@ -78,4 +80,4 @@ class _WhiteBlocks:
 
     def __iter__(self) -> Iterator[np.ndarray]:
         for _, _, load in self._rows.blocks(2**15):
-            yield self._whitener.transform(load())
+            yield self._whitener.transform(to_host(load()))

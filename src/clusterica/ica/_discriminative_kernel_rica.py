@@ -202,6 +202,13 @@ class DiscriminativeKernelRICA(BaseKernelRICA):
         self.eta_ = term.eta
         return model._replace(discrimination=term, strength=float(self.discrimination))
 
+    def _remedy(self, *, too_narrow: bool) -> str:
+        remedy = super()._remedy(too_narrow=too_narrow)
+        if too_narrow or not self.discrimination:
+            return remedy
+        lower = f"lower discrimination (it is {self.discrimination:g})"
+        return f"{lower}, which drives them away from rows; {remedy}"
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True

@@ -23,7 +23,7 @@ from clusterica.arrays import (
     worker_pool,
 )
 from clusterica.arrays._namespace import Array
-from clusterica.arrays._rows import IterableRows
+from clusterica.arrays._rows import IterableRows, streamed
 from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
 from clusterica.cluster import CosineKMeans
 from clusterica.ica._centroids import white_rows
@@ -260,4 +260,4 @@ def _as_white_rows(X: Any, rows: Rows, whitener: KernelWhitener, rng: np.random.
     Z = white_rows(X, rows, whitener, rows.n_rows, CosineKMeans(), rng)
     if hasattr(Z, "shape"):
         return as_rows(Z, rows.dtype)
-    return IterableRows(Z, rows.n_rows, whitener.n_components_, rows.dtype)
+    return streamed(IterableRows(Z, rows.n_rows, whitener.n_components_, rows.dtype))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
@@ -64,8 +65,8 @@ class KernelRICA(BaseKernelRICA):
         Whether to whiten the mapped rows first, by kernel PCA over landmarks. W is then a matrix in that
         space of n_components dimensions, or less, and is found by L-BFGS; optimizer is not used.
     n_landmarks : int or None, default=None
-        Number of landmarks of whiten, at least n_components; None is 1000, or twice n_components if that is
-        more, or all rows if there are less.
+        Number of landmarks, for whiten only, at least n_components; None is 1000, or twice n_components if
+        that is more, or all rows if there are less.
     max_iter : int, default=200
         Most steps.
     tol : float, default=1e-5
@@ -198,6 +199,10 @@ class KernelRICA(BaseKernelRICA):
         -------
         self
         """
+        if self.n_landmarks is not None and not self.whiten:
+            raise ValueError(
+                f"n_landmarks={self.n_landmarks} is for whiten=True; set that, or leave n_landmarks at None"
+            )
         for name in _OF_BASIS if self.whiten else _OF_WHITENING:
             self.__dict__.pop(name, None)  # of an earlier fit
         if self.whiten:
@@ -215,6 +220,7 @@ class KernelRICA(BaseKernelRICA):
         """Whiten the mapped rows, and learn a basis by RICA there."""
         rows = check_rows(self, X, reset=True, min_rows=2)
         K = self._n_components(rows, y)
+        self._check_size(rows, K)
         n_landmarks = self._count_landmarks(rows, K)
         rng = as_generator(self.random_state)
         with worker_pool():
@@ -234,7 +240,8 @@ class KernelRICA(BaseKernelRICA):
                 tol=self.tol,
                 random_state=rng,
             )
-            with progress.lend_to(rica, "basis"):
+            with warnings.catch_warnings(record=True) as caught, progress.lend_to(rica, "basis"):
+                warnings.simplefilter("always")
                 rica.fit(Z)
         progress.end()
         self.components_, self._n_features_out = rica.components_, K
@@ -243,6 +250,8 @@ class KernelRICA(BaseKernelRICA):
         self.n_iter_, self.objective_history_ = rica.n_iter_, rica.objective_history_
         self.term_histories_ = rica.term_histories_
         self.reconstruction_error_ = rica.reconstruction_error_
+        for warning in caught:  # at the line that called our fit
+            warnings.warn(warning.message, warning.category, stacklevel=4)
 
     def _whitener(
         self, X: Any, n_landmarks: int, K: int, rng: np.random.Generator
@@ -261,7 +270,7 @@ class KernelRICA(BaseKernelRICA):
 
     def _count_landmarks(self, rows: Rows, K: int) -> int:
         if self.n_landmarks is None:
-            return max(K, min(rows.n_rows, max(_FEWEST_LANDMARKS, 2 * K)))
+            return min(rows.n_rows, max(_FEWEST_LANDMARKS, 2 * K))
         if self.n_landmarks < K:
             raise ValueError(
                 f"n_landmarks={self.n_landmarks} must be at least n_components={K}; raise it, or use None"

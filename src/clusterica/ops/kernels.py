@@ -363,6 +363,16 @@ def make_kernel(kernel: str | Kernel, *, gamma: float) -> Kernel:
     return _NAMED[kernel]()
 
 
+def check_gamma(kernel: str | Kernel, gamma: float | str) -> None:
+    """Raise an error if there is a number for gamma, and a kernel that does not read it."""
+    if isinstance(gamma, str) or (isinstance(kernel, str) and kernel == "rbf"):
+        return
+    raise ValueError(
+        f"gamma={gamma!r} is that of kernel='rbf', and kernel={kernel!r} does not read it; use 'rbf', a "
+        "kernel object with a constant of its own, such as InverseDistance(b), or gamma='median'"
+    )
+
+
 def median_gamma(X: np.ndarray, rng: np.random.Generator, *, n_pairs: int = 10_000) -> float:
     """Return one over the median squared distance of random pairs of rows.
 

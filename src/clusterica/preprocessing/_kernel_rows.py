@@ -10,7 +10,7 @@ import numpy as np
 from clusterica.arrays import Rows, map_reduce, map_rows, namespace_of, to_host
 from clusterica.arrays._namespace import Array
 from clusterica.ops.kernel_check import check_kernel_on
-from clusterica.ops.kernels import Kernel, make_kernel, median_gamma
+from clusterica.ops.kernels import Kernel, check_gamma, make_kernel, median_gamma
 from clusterica.ops.linalg import inverse_lengths, unit_rows
 
 _NAMED_ROWS = 5  # that an error lists
@@ -52,6 +52,7 @@ def kernel_for(
 
     A kernel that is given as an object is checked on these rows.
     """
+    check_gamma(kernel, gamma)
     if not isinstance(kernel, str):
         check_kernel_on(kernel, X)
         return kernel

@@ -205,9 +205,11 @@ class KernelWhitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                 "use None"
             )
         if n < wanted:
-            rule = "n_landmarks" if self.n_landmarks else "n_samples"
+            rule, remedy = "n_landmarks", "raise n_landmarks"
+            if not self.n_landmarks:
+                rule, remedy = "n_samples", "give more rows"
             raise ValueError(
-                f"n_components={wanted} must be at most {rule}={n}; lower it, or raise n_landmarks"
+                f"n_components={wanted} must be at most {rule}={n}; lower it, or {remedy}"
             )
         needed, budget = 48 * n * n, get_config()["memory"]
         if needed > budget:
