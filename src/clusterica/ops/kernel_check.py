@@ -138,7 +138,7 @@ class _Slopes:
         if not off <= tol * size + rounding:
             share = off / max(size, float(np.finfo(float).tiny))
             raise ValueError(
-                f"{name} is off by {share:.2g} of its size from finite differences of the kernel; check the "
-                f"formula, or raise tol={tol:g} if it is only rough"
+                f"{name} is off by {share:.2g} of its size from finite differences of the kernel, more than "
+                f"{tol:g}; correct the formula, and try it with clusterica.ica.check_kernel"
             )
         return size if size > 10 * rounding else 0.0
