@@ -63,7 +63,7 @@ MODELS = {
         refine=LogCosh(), random_state=0, clusterer=sklearn.cluster.KMeans(n_init=1)
     ),
     "KernelRICA": KernelRICA(
-        4, kernel=Normalized(Polynomial(2)), max_iter=3, tol=1.0, random_state=0
+        4, kernel=Normalized(Polynomial(2)), max_iter=20, tol=1.0, random_state=0
     ),
     "HardEncoder": HardEncoder(ATOMS),
     "TriangleEncoder": TriangleEncoder(ATOMS),
@@ -79,7 +79,7 @@ MODELS = {
     "RICA": RICA(
         6,
         penalty=LogCosh(2.0),
-        pooling=TorusPooling((2, 3)),
+        pooling=TorusPooling((6,)),
         signs=[1] * 6,
         random_state=0,
         tol=1e-3,
