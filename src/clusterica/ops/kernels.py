@@ -77,10 +77,13 @@ class _Radial(ABC):
     unit_diagonal = True
 
     def __call__(self, X: Array, W: Array) -> Array:
-        xp = namespace_of(X)
         # Distances do not see a shift, and the difference of squares keeps its digits near the origin.
-        mean = xp.mean(W, axis=0)
-        X, W = X - mean, W - mean
+        mean = namespace_of(W).mean(W, axis=0)
+        return self.near_origin(X - mean, W - mean)
+
+    def near_origin(self, X: Array, W: Array) -> Array:
+        """Return the values for rows that are not far from the origin, in their own units."""
+        xp = namespace_of(X)
         # Written so that only one array of this size is made.
         r = X @ W.T
         r *= -2
