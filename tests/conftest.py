@@ -8,6 +8,7 @@ import pytest
 from hypothesis import settings
 
 import clusterica
+from clusterica.ica import Pull
 
 # Fresh inputs on every run, but the same ones in CI, so that a failure there can be repeated; no clock,
 # since machines may be slow.
@@ -64,3 +65,26 @@ def uninstalled(monkeypatch):
         monkeypatch.setattr(sys, "meta_path", [Absent(names), *sys.meta_path])
 
     return remove
+
+
+class OfRoots:
+    """A kernel of rows that are not negative."""
+
+    unit_diagonal = False
+
+    def __call__(self, X, W):
+        return X**0.5 @ (W**0.5).T
+
+    def diagonal(self, X):
+        return X.sum(axis=1)
+
+    def pull(self, X, W, values, Q):
+        return Pull(0 * Q[0], -0.5 * (Q.T @ X**0.5) * W**-0.5)
+
+    def diagonal_pull(self, W, q):
+        return Pull(0 * q, -q[:, None] * np.ones_like(W))
+
+
+@pytest.fixture
+def kernel_of_roots():
+    return OfRoots()

@@ -263,27 +263,9 @@ def test_the_checker_tells_how_far_derivatives_are_off_whatever_their_size(gamma
         check_kernel(WrongSign(gamma), n_features=n_features)
 
 
-class OfRoots:
-    """A kernel of rows that are not negative."""
-
-    unit_diagonal = False
-
-    def __call__(self, X, W):
-        return X**0.5 @ (W**0.5).T
-
-    def diagonal(self, X):
-        return X.sum(axis=1)
-
-    def pull(self, X, W, values, Q):
-        return Pull(0 * Q[0], -0.5 * (Q.T @ X**0.5) * W**-0.5)
-
-    def diagonal_pull(self, W, q):
-        return Pull(0 * q, -q[:, None] * np.ones_like(W))
-
-
-def test_the_checker_tries_rows_of_the_data():
+def test_the_checker_tries_rows_of_the_data(kernel_of_roots):
     X = np.random.default_rng().uniform(0.1, 5, size=(30, 6))
-    check_kernel_on(OfRoots(), X)
+    check_kernel_on(kernel_of_roots, X)
 
 
 @pytest.mark.parametrize(("gamma", "scale"), [(1e7, 1.0), (1.0, 0.0), (1.0, 1e-9)])

@@ -8,7 +8,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from clusterica import config_context
 from clusterica.arrays import device_of, to_host
-from clusterica.ops.kernels import Gaussian, Linear, Polynomial, Pull
+from clusterica.ops.kernels import Gaussian, Linear, Polynomial
 from clusterica.preprocessing import KernelWhitener
 
 
@@ -181,27 +181,11 @@ def test_a_kernel_with_a_wrong_derivative_is_found(X):
         KernelWhitener(2, kernel=Wrong()).fit(X)
 
 
-class OfRoots:
-    """A kernel of rows that are not negative."""
-
-    unit_diagonal = False
-
-    def __call__(self, X, W):
-        return X**0.5 @ (W**0.5).T
-
-    def diagonal(self, X):
-        return X.sum(axis=1)
-
-    def pull(self, X, W, values, Q):
-        return Pull(0 * Q[0], -0.5 * (Q.T @ X**0.5) * W**-0.5)
-
-    def diagonal_pull(self, W, q):
-        return Pull(0 * q, -q[:, None] * np.ones_like(W))
-
-
 @pytest.mark.filterwarnings("error")
-def test_a_kernel_is_tried_on_the_rows(X):
-    assert_white(KernelWhitener(3, kernel=OfRoots(), random_state=0).fit_transform(abs(X) + 0.1))
+def test_a_kernel_is_tried_on_the_rows(X, kernel_of_roots):
+    assert_white(
+        KernelWhitener(3, kernel=kernel_of_roots, random_state=0).fit_transform(abs(X) + 0.1)
+    )
 
 
 def test_other_bad_rows(X):

@@ -26,7 +26,7 @@ NAMES = ("RICA", "KICA", "KSR", "DRICA", "d-RICA", "kRICA", "d-kRICA")
 SUPERVISED = ("DRICA", "d-RICA", "d-kRICA")
 KERNEL = ("KICA", "KSR", "kRICA", "d-kRICA")
 SLOW = ("KICA", "KSR")
-"""Methods that run with fewer filters, and on every other patch."""
+"""Methods whose codes take long, so that fewer patches are encoded."""
 
 
 class Setting(NamedTuple):

@@ -348,12 +348,11 @@ def _codes(
 ) -> Array:
     X = unit_rows(X) if normalize else X
     share = _SHARE_OF_TOL * tol
-    args = (X, W, G)
-    S, gaps = kernel_codes(
-        *args, kernel=kernel, sparsity=sparsity, max_iter=_MOST_CODE_STEPS, tol=share
+    found = kernel_codes(
+        X, W, G, kernel=kernel, sparsity=sparsity, max_iter=_MOST_CODE_STEPS, tol=share
     )
-    _warn_of_unsolved(float(count_unsolved(gaps, share)), X.shape[0], tol, stacklevel=3)
-    return S
+    _warn_of_unsolved(float(count_unsolved(found.gaps, share)), X.shape[0], tol, stacklevel=3)
+    return found.codes
 
 
 def _warn_of_unsolved(n: float, n_rows: int, tol: float, *, stacklevel: int) -> None:
