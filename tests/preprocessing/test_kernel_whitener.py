@@ -102,7 +102,9 @@ class Blocks:
 
 
 @pytest.mark.parametrize("kind", ["float32", "blocks", "dask", "small memory", "memory map"])
-def test_rows_of_all_kinds(X, kind, tmp_path):
+def test_rows_of_all_kinds(rng, kind, tmp_path):
+    # The same rows every time: fresh ones may have eigenvalues so near that float32 turns their vectors.
+    X = rng.normal(size=(150, 4))
     whitener = KernelWhitener(4, n_landmarks=30, random_state=0)
     expected = whitener.fit_transform(X)
     if kind == "memory map":
