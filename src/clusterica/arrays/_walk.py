@@ -12,12 +12,13 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from contextvars import ContextVar
+from functools import cache
 from itertools import pairwise
 from threading import Lock
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from clusterica.arrays._config import active_config, config_context
 from clusterica.arrays._namespace import Array, namespace_of, to_host
@@ -176,18 +177,24 @@ def _cut(rows: Rows, values: np.ndarray, start: int, stop: int) -> Array:
     return rows.place(np.ascontiguousarray(values[start:stop]))
 
 
+@cache
+def _blas_libraries() -> ThreadpoolController:
+    """Return what controls the BLAS of NumPy and SciPy; looking for it takes milliseconds and memory."""
+    return ThreadpoolController()
+
+
 class _BlasLimit:
     """The limit of BLAS to one thread, shared by all fits of the process that run at the same time."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._users = 0
-        self._limits: threadpool_limits | None = None
+        self._limits: Any = None
 
     def enter(self) -> None:
         with self._lock:
             if self._users == 0:
-                self._limits = threadpool_limits(1, user_api="blas")
+                self._limits = _blas_libraries().limit(limits=1, user_api="blas")
             self._users += 1
 
     def leave(self) -> None:
@@ -218,7 +225,7 @@ class _Pool:
         self._executor: ThreadPoolExecutor | None = None
 
     def limit_blas(self) -> None:
-        # The limit costs up to some milliseconds, so a fit enters it once, not once a walk.
+        # The limit takes time, so a fit enters it once, not once a walk.
         if not self._limited:
             self._stack.enter_context(_one_blas_thread())
             self._limited = True

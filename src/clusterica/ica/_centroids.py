@@ -9,12 +9,15 @@ import array_api_compat
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
-from clusterica.arrays import Rows, get_config, to_host
+from clusterica.arrays import Rows, get_config, to_host, worker_pool
 from clusterica.arrays._namespace import Array
 from clusterica.arrays._rows import StreamedRows
 from clusterica.cluster import CosineKMeans
 from clusterica.cluster._base import BaseKMeans
+from clusterica.ops.linalg import project
 from clusterica.preprocessing import KernelWhitener, Whitener
+
+_TILE = 256  # rows that are whitened at a time
 
 
 def prepared(
@@ -44,14 +47,41 @@ def white_rows(
     where it does not and the clusterer can take blocks.
     """
     if n_rows < rows.n_rows:
-        chosen = np.sort(rng.choice(rows.n_rows, size=n_rows, replace=False))
-        return whitener.transform(rows.export(rows.take(chosen)))
+        return whitener.transform(rows.export(rows.take(_choose(rows, n_rows, rng))))
     needed = rows.n_rows * whitener.n_components_ * rows.dtype.itemsize
     on_host = rows.on_host or isinstance(rows, StreamedRows)
     lazy = array_api_compat.is_dask_array(X) or not on_host
     if needed <= get_config()["memory"] or lazy or not isinstance(clusterer, BaseKMeans):
         return whitener.transform(X)
     return _WhiteBlocks(rows, whitener)
+
+
+def white_rows_in_float32(
+    rows: Rows, whitener: Whitener, n_rows: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Return n_rows whitened rows of an array in memory, drawn at random, or all, with few digits.
+
+    They are whitened a few at a time, so that nothing else of their size is made.
+    """
+    chosen = _choose(rows, n_rows, rng)
+    B, mean = (np.asarray(to_host(a), rows.dtype) for a in (whitener.whitening_, whitener.mean_))
+    Y = np.empty((n_rows, len(B)), np.float32)
+
+    def whiten(part: slice) -> None:
+        Y[part] = project(rows.take(chosen[part]), B, mean)
+
+    with worker_pool() as pool:
+        parts = [slice(start, start + _TILE) for start in range(0, n_rows, _TILE)]
+        for done in [pool.submit(whiten, part) for part in parts]:
+            done.result()
+    return Y
+
+
+def _choose(rows: Rows, n_rows: int, rng: np.random.Generator) -> np.ndarray:
+    """Return the indices of n_rows rows, drawn at random, or of all."""
+    if n_rows == rows.n_rows:
+        return np.arange(n_rows)
+    return np.sort(rng.choice(rows.n_rows, size=n_rows, replace=False))
 
 
 def centroids_of(clusterer: BaseEstimator) -> tuple[np.ndarray, np.ndarray]:

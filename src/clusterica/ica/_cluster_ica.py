@@ -30,7 +30,7 @@ from clusterica.arrays import (
 )
 from clusterica.arrays._namespace import Array
 from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
-from clusterica.ica._centroids import centroids_of, prepared, white_rows
+from clusterica.ica._centroids import centroids_of, prepared, white_rows, white_rows_in_float32
 from clusterica.ica._fold import fold, fold_overcomplete
 from clusterica.ica._likelihood import check_density, maximize_likelihood
 from clusterica.ica._whitening import fit_whitener, warn_of_few_rows
@@ -83,8 +83,9 @@ class ClusterICA(
         :func:`~clusterica.ica.check_contrast`. :math:`e^{-G}` must be a density, which that of a bounded G,
         such as ``Exponential()``, is not. Not for overcomplete sources.
     cluster_rows : int or None, default=None
-        Number of rows, drawn at random, that the clusterer sees. None is all of them, or with refine as many
-        as a good start needs: 400 for each component, and 20,000 at least.
+        Number of rows, drawn at random, that the clusterer sees. None is all of them. With refine, which
+        needs no more than a start, None is half of them, within 100 and 400 for each component, of which
+        ten are counted at least.
     max_iter : int, default=100
         Most steps of refine.
     random_state : int, RandomState, Generator or None, default=None
@@ -314,7 +315,10 @@ class ClusterICA(
                 "smaller n_components"
             )
         clusterer = prepared(self.clusterer, n_clusters=2 * n_lines, rng=rng)
-        Y = white_rows(X, rows, self.whitener_, n_rows, clusterer, rng)
+        if self.refine is not None and rows.on_host and rows.indexable:  # as a start they suffice
+            Y = white_rows_in_float32(rows, self.whitener_, n_rows, rng)
+        else:
+            Y = white_rows(X, rows, self.whitener_, n_rows, clusterer, rng)
         with progress.lend_to(clusterer, "clustering"):
             self.clusterer_ = clusterer.fit(Y)
         centroids, counts = centroids_of(self.clusterer_)
@@ -337,7 +341,10 @@ class ClusterICA(
     def _count_cluster_rows(self, rows: Rows, n_lines: int) -> int:
         if self.cluster_rows is not None:
             return min(self.cluster_rows, rows.n_rows)
-        return rows.n_rows if self.refine is None else min(rows.n_rows, max(20_000, 400 * n_lines))
+        if self.refine is None:
+            return rows.n_rows
+        n = max(n_lines, 10)
+        return min(rows.n_rows, 400 * n, max(rows.n_rows // 2, 100 * n))
 
     def _white_space(self) -> tuple[np.ndarray, np.ndarray]:
         """Return T and its inverse, in float64 on the host."""

@@ -44,7 +44,7 @@ def likelihood_sums(X: Array, B: Array, mean: Array, *, contrast: Contrast) -> L
         ``y -> (G(y), G'(y), G''(y))``.
     """
     fn = partial(likelihood_sums_reference, contrast=contrast)
-    return sum_tiles(fn, X, B, mean, width=max(B.shape))
+    return sum_tiles(fn, X, B, mean, width=8 * max(B.shape))  # it makes some eight arrays
 
 
 def likelihood_sums_reference(

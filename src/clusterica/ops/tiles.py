@@ -13,6 +13,8 @@ Sums = TypeVar("Sums", bound=NamedTuple)
 
 # Numbers in the widest array that a function makes of a tile: a few such arrays fit the cache.
 TILE = 2**15
+# Tiles of a small block are a quarter of it, so that they take less memory than it does, but not under this.
+_LEAST_TILE = 2**12
 
 
 def sum_tiles(fn: Callable[..., Sums], X: Array, *params: Array, width: int) -> Sums:
@@ -29,7 +31,8 @@ def sum_tiles(fn: Callable[..., Sums], X: Array, *params: Array, width: int) -> 
     width : int
         Numbers that fn makes for a row, in its widest array.
     """
-    size = max(1, TILE // width)
+    numbers = min(TILE, max(_LEAST_TILE, X.shape[0] * width // 4))
+    size = max(1, numbers // width)
     if not is_host_array(X) or X.shape[0] <= size:
         return fn(X, *params)
     total: Any = None
