@@ -1,4 +1,4 @@
-"""Images of Caltech-101 for P4: grey, the longest side scaled; without the files, digits of scikit-learn."""
+"""Images of Caltech-101 for P4, the longest side scaled; without the files, digits of scikit-learn."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from clusterica.datasets import ImageSet, load_caltech101, load_digits_images
 from clusterica.experiments._context import Context
 from clusterica.experiments._recognition import placed
 
-RESIZED = "grey, scaled so that the longest side has {side} pixels"
+RESIZED = "scaled so that the longest side has {side} pixels"
 
 
 class Pictures(NamedTuple):
@@ -30,14 +30,14 @@ class Pictures(NamedTuple):
         return np.flatnonzero(self.labels == label)
 
 
-def caltech(ctx: Context, *, longest_side: int) -> Pictures:
-    """Return all classes on the device of the run, or without the files in a quick run digits."""
+def caltech(ctx: Context, *, longest_side: int, color: str = "grey") -> Pictures:
+    """Return all classes on the device of the run, or without the files in a quick run grey digits."""
     if ctx.data is None and ctx.quick:
         digits = load_digits_images()
         assert digits.labels is not None
         names = tuple(map(str, range(10)))
         return Pictures(_list(ctx, digits), digits.labels, names, "digits of scikit-learn")
-    found = load_caltech101(ctx.data, color="grey", resize=longest_side)
+    found = load_caltech101(ctx.data, color=color, resize=longest_side)
     assert found.labels is not None
     return Pictures(_list(ctx, found), found.labels, tuple(found.class_names), "Caltech-101")
 

@@ -84,7 +84,7 @@ def run(ctx: Context) -> Result:
         values={"block contrast": contrasts, "dead": dead},
         settings={
             "data": pictures.name,
-            "images": RESIZED.format(side=settings["longest_side"]),
+            "images": "grey, " + RESIZED.format(side=settings["longest_side"]),
             "classes": known,
             **settings,
         },
