@@ -50,12 +50,17 @@ class SmoothedLaplace:
 
     def __call__(self, y: Array) -> Derivatives:
         """Return G, G' and G'' at every element of y."""
-        w2 = self.width**2
-        root = (y * y + w2) ** 0.5
-        first = sqrt(2) * y / root
-        return Derivatives(
-            sqrt(2) * (root - self.width), first, sqrt(2) * w2 / (root * root * root)
-        )
+        root = y * y  # in place from here on: as few arrays as may be
+        root += self.width**2
+        root **= 0.5
+        first = y / root
+        first *= sqrt(2)
+        cube = root * root
+        cube *= root
+        second = sqrt(2) * self.width**2 / cube
+        root -= self.width
+        root *= sqrt(2)
+        return Derivatives(root, first, second)
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ def likelihood_sums(X: Array, B: Array, mean: Array, *, contrast: Contrast) -> L
         ``y -> (G(y), G'(y), G''(y))``.
     """
     fn = partial(likelihood_sums_reference, contrast=contrast)
-    return sum_tiles(fn, X, B, mean, width=8 * max(B.shape))  # it makes some eight arrays
+    return sum_tiles(fn, X, B, mean, width=max(B.shape))
 
 
 def likelihood_sums_reference(
@@ -54,12 +54,10 @@ def likelihood_sums_reference(
     xp = namespace_of(X)
     Y = project(X, B, mean)
     G = Derivatives(*contrast(Y))
+    # In float64: a line search compares values that differ by less than the digits of float32.
+    value = xp.sum(G.value, dtype=xp.float64)
+    gradient, curvature = G.first.T @ Y, xp.sum(G.second, axis=0)
     squares = Y * Y
-    return LikelihoodSums(
-        # In float64: a line search compares values that differ by less than the digits of float32.
-        value=xp.sum(G.value, dtype=xp.float64),
-        gradient=G.first.T @ Y,
-        curvature=xp.sum(G.second, axis=0),
-        diagonal=xp.sum(G.second * squares, axis=0),
-        energy=xp.sum(squares, axis=0),
-    )
+    energy = xp.sum(squares, axis=0)
+    squares *= G.second
+    return LikelihoodSums(value, gradient, curvature, xp.sum(squares, axis=0), energy)
