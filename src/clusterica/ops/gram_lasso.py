@@ -22,7 +22,7 @@ _STRONG = 4  # directions of the largest eigenvalues that are kept apart
 _TRIED, _TRIALS = 256, 3  # rows and times that a weight is tried on before all rows begin
 # The compiled solver takes a row at a time, and time that grows as the cube of its nonzeros; splitting takes
 # products of all rows, whatever the nonzeros. Over this times √n_atoms on average the latter is faster.
-_MANY = 2.5
+_MANY = 4.5
 _FEWEST_ROWS = 32
 _LAST_CHANGE = 100  # steps after which the weight ρ stays, so that the method converges
 

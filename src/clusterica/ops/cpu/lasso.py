@@ -13,6 +13,8 @@ from clusterica.ops.cpu.assign import compiled, compiled_sum
 
 # How near to the worst violation an atom must be to come into use: 1 takes them one by one, 0 all at once.
 _GREED = 0.5
+# No more than this come in at once, or than are in use: all responses to a wide kernel are near the largest.
+_FEW = 10
 _SWEEPS = 4
 # Solving better than this share of the gap does not pay while atoms are still missing.
 _SHARE_OF_GAP = 0.2
@@ -107,11 +109,24 @@ def _take_in(s, q, alpha, largest, active, a):  # type: ignore[no-untyped-def]
             active[kept] = j
             kept += 1
     bound = alpha + _GREED * (largest - alpha)
+    most = max(_FEW, kept)
+    while _count_over(s, q, bound) > most and bound < largest * (1 - 1e-6):
+        bound = (bound + largest) / 2
     for j in range(q.shape[0]):
         if s[j] == 0 and abs(q[j]) > alpha and abs(q[j]) >= bound:
             active[kept] = j
             kept += 1
     return kept
+
+
+@compiled
+def _count_over(s, q, bound):  # type: ignore[no-untyped-def]
+    """Return how many atoms without a code have a response of `bound` or more."""
+    n = 0
+    for j in range(q.shape[0]):
+        if s[j] == 0 and abs(q[j]) >= bound:
+            n += 1
+    return n
 
 
 @compiled
