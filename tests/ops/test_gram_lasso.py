@@ -6,6 +6,7 @@ from sklearn.decomposition import sparse_encode
 
 from clusterica.arrays import to_host
 from clusterica.ops import gram_lasso
+from clusterica.ops.cpu import lasso as cpu_lasso
 from clusterica.ops.gram_lasso import lasso_of_gram, lasso_of_gram_reference
 from clusterica.ops.kernels import Gaussian
 
@@ -79,14 +80,33 @@ def test_dense_codes_are_found_by_splitting_and_are_the_same(monkeypatch):
     np.testing.assert_allclose(dense.codes, compiled.codes, atol=1e-3)
 
 
+def test_atoms_come_into_use_a_few_at_a_time():
+    """All responses to a wide kernel are near the largest; the worst ten come first, then as many again."""
+    q = np.linspace(0.9, 1.0, 500).astype(np.float32)
+    s, active = np.zeros_like(q), np.zeros(500, np.int64)
+    n = cpu_lasso._take_in(s, q, 0.05, 1.0, active, 0)
+    assert 5 <= n <= 10
+    assert set(active[:n]) == set(range(500 - n, 500))
+    s[active[:n]] = 1.0
+    many = np.zeros(500, np.int64)
+    many[:40] = np.arange(40)
+    s[:40] = 1.0
+    assert 40 + 20 <= cpu_lasso._take_in(s, q, 0.05, 1.0, many, 40) <= 40 + 40
+
+
+def test_atoms_that_are_the_same_come_into_use_together():
+    s, q, active = np.zeros(50), np.full(50, 0.7), np.zeros(50, np.int64)
+    assert cpu_lasso._take_in(s, q, 0.1, 0.7, active, 0) == 50
+
+
 @pytest.mark.parametrize(("n_atoms", "dense"), [(100, True), (800, False)])
 def test_how_many_nonzeros_are_many_depends_on_the_atoms(n_atoms, dense):
-    """30 to 50 of them, which splitting is the faster for with few atoms only."""
+    """40 to 70 of them, which splitting is the faster for with few atoms only."""
     rng = np.random.default_rng()
     X, W = (rng.normal(size=(n, 30)) for n in (128, n_atoms))
     X, W = (A / np.linalg.norm(A, axis=1, keepdims=True) for A in (X, W))
     kernel = Gaussian(0.2)
-    assert gram_lasso._is_dense(kernel(X, W), np.ones(128), kernel(W, W), 0.02) == dense
+    assert gram_lasso._is_dense(kernel(X, W), np.ones(128), kernel(W, W), 0.005) == dense
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])

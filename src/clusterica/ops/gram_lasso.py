@@ -21,8 +21,9 @@ _RELAXATION = 1.8
 _STRONG = 4  # directions of the largest eigenvalues that are kept apart
 _TRIED, _TRIALS = 256, 3  # rows and times that a weight is tried on before all rows begin
 # The compiled solver takes a row at a time, and time that grows as the cube of its nonzeros; splitting takes
-# products of all rows, whatever the nonzeros. Over this times √n_atoms on average the latter is faster.
-_MANY = 4.5
+# products of all rows with a square of atoms, whatever the nonzeros. Over this times n_atoms^(2/3) on average
+# the latter is faster.
+_MANY = 1.5
 _FEWEST_ROWS = 32
 _LAST_CHANGE = 100  # steps after which the weight ρ stays, so that the method converges
 
@@ -215,4 +216,4 @@ def _is_dense(B: np.ndarray, energies: np.ndarray, G: np.ndarray, alpha: float) 
         return False
     few = slice(0, None, B.shape[0] // 4)
     codes, _ = cpu_lasso.lasso(B[few], energies[few], G, alpha=alpha, max_iter=100, tol=0.03)
-    return bool((codes != 0).sum(axis=1).mean() > _MANY * G.shape[0] ** 0.5)
+    return bool((codes != 0).sum(axis=1).mean() > _MANY * G.shape[0] ** (2 / 3))
