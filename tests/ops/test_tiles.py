@@ -36,3 +36,17 @@ def test_float32_tiles_are_added_in_float64(monkeypatch):
     found = sum_tiles(sums, X, np.zeros(1, np.float32), width=1)
     assert found.total.dtype == np.float64
     np.testing.assert_allclose(found.total, 2000 * (1 + 2**-20), rtol=1e-9)
+
+
+def test_tiles_of_a_small_block_are_a_quarter_of_it():
+    seen = []
+
+    def count(X):
+        seen.append(len(X))
+        return sums(X, 0.0)
+
+    sum_tiles(count, np.ones((10_000, 2)), width=2)
+    assert seen == [2500] * 4
+    seen.clear()
+    sum_tiles(count, np.ones((3000, 2)), width=2)
+    assert seen == [2048, 952]
