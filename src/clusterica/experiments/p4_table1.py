@@ -37,7 +37,8 @@ NOTE = (
     "K-means by the cross-validation of its head, on training images. Settings: those of the paper, then "
     "those that the cross-validation of the head chose among others, then these on grey and on colour "
     "images, with patches of 6, 10 and 16 pixels, all features side by side. Filters are ten a class, for "
-    "KICA nine. Every other patch in each direction is encoded; KICA and KSR have no last column. "
+    "KICA nine. Every other patch in each direction is encoded, for KSR every fourth; KICA and KSR have no "
+    "last column. "
     "Accuracy is the mean over classes. Other rows are printed as the paper has them."
 )
 PAPER = {
@@ -188,7 +189,7 @@ def _features(
         n_filters=per_class * len(np.unique(halves.labels)),
         patch_size=sizes.patch_size if patch_size is None else patch_size,
         n_patches=sizes.n_patches,
-        stride=sizes.stride,
+        stride=sizes.stride * (2 if name == "KSR" else 1),
         steps=constants.steps(),
         seed=ctx.seed,
     )
