@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from sklearn.decomposition import sparse_encode
 
+from clusterica import config_context
 from clusterica.arrays import to_host
 from clusterica.ops import gram_lasso
 from clusterica.ops.cpu import lasso as cpu_lasso
@@ -71,8 +72,8 @@ def test_dense_codes_are_found_by_splitting_and_are_the_same(monkeypatch):
     args = kernel(X, W), np.ones(64), kernel(W, W)
     settings = {"alpha": 1e-3, "max_iter": 2000, "tol": 1e-9}
     dense = lasso_of_gram(*args, **settings)
-    assert gram_lasso._is_dense(*args, 1e-3)
-    assert not gram_lasso._is_dense(*args, 0.1)
+    assert gram_lasso._density(*args, 1e-3) > gram_lasso._MANY
+    assert gram_lasso._density(*args, 0.1) < gram_lasso._MANY
     monkeypatch.setattr(gram_lasso, "_MANY", 1000)
     compiled = lasso_of_gram(*args, **settings)
     assert max(dense.gaps.max(), compiled.gaps.max()) <= 1e-9
@@ -99,6 +100,28 @@ def test_atoms_that_are_the_same_come_into_use_together():
     assert cpu_lasso._take_in(s, q, 0.1, 0.7, active, 0) == 50
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize(("alpha", "splits"), [(0.4, False), (1e-3, True)])
+def test_sparse_codes_of_a_device_come_from_the_host(put, monkeypatch, threads, alpha, splits):
+    rng = np.random.default_rng(0)
+    X, W = rng.normal(size=(64, 30)), rng.normal(size=(120, 30))
+    kernel = Gaussian(0.02)
+    args = kernel(X, W), np.ones(64), kernel(W, W)
+    calls = []
+    monkeypatch.setattr(
+        gram_lasso,
+        "lasso_of_gram_reference",
+        lambda *args, **settings: calls.append(1) or lasso_of_gram_reference(*args, **settings),
+    )
+    settings = {"alpha": alpha, "max_iter": 2000, "tol": 1e-9}
+    with config_context(threads=threads):
+        S, gaps = lasso_of_gram(*(put(a) for a in args), **settings)
+    assert type(S) is type(put(args[0]))
+    assert bool(calls) == splits
+    assert to_host(gaps).max() <= 1e-9
+    np.testing.assert_allclose(to_host(S), lasso_of_gram(*args, **settings).codes, atol=1e-3)
+
+
 @pytest.mark.parametrize(("n_atoms", "dense"), [(100, True), (800, False)])
 def test_how_many_nonzeros_are_many_depends_on_the_atoms(n_atoms, dense):
     """40 to 70 of them, which splitting is the faster for with few atoms only."""
@@ -106,7 +129,8 @@ def test_how_many_nonzeros_are_many_depends_on_the_atoms(n_atoms, dense):
     X, W = (rng.normal(size=(n, 30)) for n in (128, n_atoms))
     X, W = (A / np.linalg.norm(A, axis=1, keepdims=True) for A in (X, W))
     kernel = Gaussian(0.2)
-    assert gram_lasso._is_dense(kernel(X, W), np.ones(128), kernel(W, W), 0.005) == dense
+    density = gram_lasso._density(kernel(X, W), np.ones(128), kernel(W, W), 0.005)
+    assert (density > gram_lasso._MANY) == dense
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])

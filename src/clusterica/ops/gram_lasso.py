@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from clusterica.arrays import namespace_of, to_host
+from clusterica.arrays import namespace_of, to_host, worker_pool
+from clusterica.arrays._config import active_config
 from clusterica.arrays._namespace import Array, is_host_array, to_like
 from clusterica.ops.code import LassoCodes, duality_gaps
 from clusterica.ops.cpu import lasso as cpu_lasso
@@ -22,8 +23,8 @@ _STRONG = 4  # directions of the largest eigenvalues that are kept apart
 _TRIED, _TRIALS = 256, 3  # rows and times that a weight is tried on before all rows begin
 # The compiled solver takes a row at a time, and time that grows as the cube of its nonzeros; splitting takes
 # products of all rows with a square of atoms, whatever the nonzeros. Over this times n_atoms^(2/3) on average
-# the latter is faster.
-_MANY = 1.5
+# the latter is faster; on a device, whose rows have to come to the host, over the second.
+_MANY, _MANY_ON_DEVICE = 1.5, 0.25
 _FEWEST_ROWS = 32
 _LAST_CHANGE = 100  # steps after which the weight ρ stays, so that the method converges
 
@@ -44,17 +45,18 @@ def lasso_of_gram(
     alpha : float
         Weight of the penalty, over 0.
     max_iter : int
-        Most sweeps over the atoms (coordinate descent: NumPy, where codes are sparse) or steps (splitting).
-        Rows that splitting leaves, as where lengths differ by decades, have so many steps again, by
-        themselves and in float64, and then so many sweeps on the host.
+        Most sweeps over the atoms (coordinate descent on the host, where codes are sparse) or steps
+        (splitting). Rows that splitting leaves, as where lengths differ by decades, have so many sweeps; if
+        they are not sparse, so many steps before that, by themselves and in float64.
     tol : float
         A row is done when its duality gap is at most tol times ``0.5 <x, x>``, the objective of s = 0.
     """
     settings: dict[str, Any] = {"alpha": alpha, "max_iter": max_iter, "tol": tol}
-    if is_host_array(B) and not _is_dense(B, energies, G, alpha):
+    density = _density(B, energies, G, alpha)
+    if density <= (_MANY if is_host_array(B) else _MANY_ON_DEVICE):
         return _by_descent(B, energies, G, **settings)
     found = lasso_of_gram_reference(B, energies, G, **settings)
-    for solver in (_in_float64, _by_descent):
+    for solver in [_by_descent] if density <= _MANY else [_in_float64, _by_descent]:
         found = _with_the_rest(found, partial(solver, **settings), B, energies, G, tol)
     return found
 
@@ -92,10 +94,20 @@ def _in_float64(
 def _by_descent(
     B: Array, energies: Array, G: Array, *, alpha: float, max_iter: int, tol: float
 ) -> LassoCodes:
-    """Coordinate descent on the host, row by row."""
-    args = (to_host(a) for a in (B, energies, G))
-    found = cpu_lasso.lasso(*args, alpha=alpha, max_iter=max_iter, tol=tol)
-    return LassoCodes(*(to_like(a, B) for a in found))
+    """Coordinate descent on the host, row by row; rows of a device on all threads."""
+    B_host, energies_host, G_host = (to_host(a) for a in (B, energies, G))
+
+    def solve(part: slice) -> tuple[np.ndarray, np.ndarray]:
+        args = B_host[part], energies_host[part], G_host
+        return cpu_lasso.lasso(*args, alpha=alpha, max_iter=max_iter, tol=tol)
+
+    if is_host_array(B):  # by one of the threads
+        return LassoCodes(*solve(slice(None)))
+    size = -(-len(B_host) // active_config().n_threads)
+    parts = [slice(start, start + size) for start in range(0, len(B_host), size)]
+    with worker_pool() as pool:
+        found = [done.result() for done in [pool.submit(solve, part) for part in parts]]
+    return LassoCodes(*(to_like(np.concatenate(a), B) for a in zip(*found, strict=True)))
 
 
 def lasso_of_gram_reference(
@@ -210,10 +222,11 @@ def _reweighted(split: _Split, Z: Array, U: Array) -> tuple[_Split, Array]:
     return _Split(split.G, split.alpha, rho), U * (split.rho / rho)
 
 
-def _is_dense(B: np.ndarray, energies: np.ndarray, G: np.ndarray, alpha: float) -> bool:
-    """Whether codes of a few rows, roughly found, have more nonzeros than coordinate descent is good for."""
+def _density(B: Array, energies: Array, G: Array, alpha: float) -> float:
+    """Return the nonzeros of codes of a few rows, roughly found, over n_atoms^(2/3); 0 for a few rows."""
     if B.shape[0] < _FEWEST_ROWS:
-        return False
+        return 0.0
     few = slice(0, None, B.shape[0] // 4)
-    codes, _ = cpu_lasso.lasso(B[few], energies[few], G, alpha=alpha, max_iter=100, tol=0.03)
-    return bool((codes != 0).sum(axis=1).mean() > _MANY * G.shape[0] ** (2 / 3))
+    args = (to_host(a) for a in (B[few, :], energies[few], G))
+    codes, _ = cpu_lasso.lasso(*args, alpha=alpha, max_iter=100, tol=0.03)
+    return float((codes != 0).sum(axis=1).mean()) / G.shape[0] ** (2 / 3)
