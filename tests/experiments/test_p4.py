@@ -7,6 +7,7 @@ import clusterica
 from clusterica.experiments import Context, run
 from clusterica.experiments._p4_methods import (
     NAMES,
+    SLOW,
     Setting,
     candidates,
     describe,
@@ -34,10 +35,15 @@ def reproduced(tmp_path_factory):
 @pytest.mark.slow
 def test_table_1(reproduced):
     values = reproduced("P4-table1").result.values
-    assert set(NAMES) < set(values)
     assert values["RICA"]["best"]["accuracy"] > 0.8
-    for found in values.values():
+    for name in ("K-means", *NAMES):
+        found = values[name]
         assert found["best"]["validation"] == max(one["validation"] for one in found["tried"])
+        assert ("several" in found) == (name not in SLOW)
+    assert values["K-means"]["several"]["accuracy"] > 0.8
+    assert f"contrast {values['constants']['contrast']:g}, whitening " in "".join(
+        values["validation"]
+    )
 
 
 @pytest.mark.slow
