@@ -1,7 +1,6 @@
 """Cluster-ICA finds what was mixed; its matrices, conventions, inputs and warnings."""
 
 import pickle
-import tracemalloc
 import warnings
 
 import numpy as np
@@ -15,7 +14,6 @@ from clusterica.arrays import as_rows, to_host
 from clusterica.cluster import CosineKMeans, KMeans, SphericalKMeans
 from clusterica.datasets import make_sparse_sources
 from clusterica.ica import ClusterICA, Derivatives, Exponential, LogCosh, SmoothedLaplace
-from clusterica.ica._centroids import white_rows_in_float32
 from clusterica.ica._likelihood import maximize_likelihood
 from clusterica.metrics import amari_distance, recovery_distance
 from clusterica.preprocessing import Whitener
@@ -29,48 +27,6 @@ def mixed():
     A = U @ np.diag([3.0, 2, 1, 0.6, 0.3]) @ Vt
     X, S, A = make_sparse_sources(20_000, 5, mixing=A, random_state=3)
     return X + 7, S, A
-
-
-# --- A start for refine ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("n_rows", "d", "seen"),
-    [
-        (500, 3, 500),  # fewer than 100 for each of ten components
-        (5000, 3, 2500),
-        (5000, 30, 3000),
-        (100_000, 3, 4000),
-        (100_000, 30, 12_000),
-    ],
-)
-def test_a_start_is_made_from_as_many_rows_as_it_needs(n_rows, d, seen):
-    rows = as_rows(np.empty((n_rows, d)))
-    assert ClusterICA(refine="ml")._count_cluster_rows(rows, d) == seen
-    assert ClusterICA()._count_cluster_rows(rows, d) == n_rows
-    assert ClusterICA(refine="ml", cluster_rows=450)._count_cluster_rows(rows, d) == 450
-
-
-@pytest.mark.parametrize("n_rows", [700, 1000])
-def test_white_rows_of_a_start(n_rows):
-    X = np.random.default_rng().normal(size=(1000, 4)) @ np.diag([1, 10, 100, 1000.0]) + 1e4
-    whitener = Whitener("pca", eps=0.0).fit(X)
-    Y = white_rows_in_float32(as_rows(X), whitener, n_rows, np.random.default_rng(1))
-    chosen = np.sort(np.random.default_rng(1).choice(1000, size=n_rows, replace=False))
-    expected = whitener.transform(X if n_rows == 1000 else X[chosen])
-    assert Y.dtype == np.float32
-    np.testing.assert_allclose(Y, expected, rtol=1e-6, atol=1e-6)
-
-
-def test_refined_sources_take_less_memory_than_the_rows():
-    X, _, _ = make_sparse_sources(10_000, 50, random_state=0)
-    ica = ClusterICA(refine="ml", random_state=0).fit(X)
-    tracemalloc.start()
-    try:
-        ica.fit(X)
-        assert tracemalloc.get_traced_memory()[1] < 0.75 * X.nbytes
-    finally:
-        tracemalloc.stop()
 
 
 # --- What it finds ----------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from clusterica.cluster import SphericalKMeans
 from clusterica.encoders import SoftThresholdEncoder
-from clusterica.experiments._recognition import POOLINGS
+from clusterica.experiments._recognition import POOLINGS, percent
 from clusterica.ica import (
     RICA,
     DiscriminativeKernelRICA,
@@ -173,3 +173,15 @@ def share_dead(features: ImageFeatures) -> float | None:
     """Return the share of basis vectors that no patch is near to, where the method counts them."""
     n_dead = getattr(features.learner_, "n_dead_", None)
     return None if n_dead is None else n_dead / features.n_filters
+
+
+def cells(found: dict[str, Any]) -> tuple[str, ...]:
+    """Return what a table prints of a method: with the paper's settings, with the best, with all we know."""
+    dead, several = found["paper"]["dead"], found.get("several")
+    return (
+        percent([found["paper"]["accuracy"]]),
+        "" if dead is None else f"{100 * dead:.0f}",
+        percent([found["best"]["accuracy"]]),
+        found["best"]["setting"],
+        "" if several is None else percent([several["accuracy"]]),
+    )

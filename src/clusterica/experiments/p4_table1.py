@@ -13,6 +13,7 @@ from clusterica.experiments._p4_methods import (
     SLOW,
     Setting,
     candidates,
+    cells,
     describe,
     few_steps,
     make_features,
@@ -22,7 +23,6 @@ from clusterica.experiments._recognition import (
     Constants,
     choose_constants,
     device_name,
-    percent,
 )
 from clusterica.experiments._registry import experiment
 from clusterica.experiments._result import Result
@@ -38,8 +38,7 @@ NOTE = (
     "those that the cross-validation of the head chose among others, then these on grey and on colour "
     "images, with patches of 6, 10 and 16 pixels, all features side by side. Filters are ten a class, for "
     "KICA nine. Every other patch in each direction is encoded, for KSR every fourth; KICA and KSR have no "
-    "last column. "
-    "Accuracy is the mean over classes. Other rows are printed as the paper has them."
+    "last column. Accuracy is the mean over classes. Other rows are printed as the paper has them."
 )
 PAPER = {
     "K-means": "",
@@ -74,17 +73,27 @@ class Sizes(NamedTuple):
 
 
 FULL = Sizes(
-    101,
-    128,
-    10,
-    9,
-    50_000,
-    2,
-    10,
-    [(1, 1), (2, 2), (4, 4)],
-    [(color, p) for color in ("grey", "rgb") for p in (6, 10, 16)],
+    n_classes=101,
+    longest_side=128,
+    filters_per_class=10,
+    filters_per_class_kica=9,
+    n_patches=50_000,
+    stride=2,
+    patch_size=10,
+    grid=[(1, 1), (2, 2), (4, 4)],
+    kinds=[(color, p) for color in ("grey", "rgb") for p in (6, 10, 16)],
 )
-QUICK = Sizes(10, 64, 2, 2, 2000, 1, 4, [(1, 1), (2, 2)], [("grey", 3), ("grey", 4)])
+QUICK = Sizes(
+    n_classes=10,
+    longest_side=64,
+    filters_per_class=2,
+    filters_per_class_kica=2,
+    n_patches=2000,
+    stride=1,
+    patch_size=4,
+    grid=[(1, 1), (2, 2)],
+    kinds=[("grey", 3), ("grey", 4)],
+)
 
 
 class Halves(NamedTuple):
@@ -133,7 +142,7 @@ def run(ctx: Context) -> Result:
     for name in ctx.track(list(PAPER), "Methods"):
         with few_steps():
             values[name] = found = _method(ctx, name, sizes, constants, halves)
-        rows.append(_row(name, found))
+        rows.append((name, PAPER[name], *cells(found)))
     return Result(
         columns=(
             "Method",
@@ -234,16 +243,3 @@ def _method(
         ]
         found["several"] = _score(kinds, [color for color, _ in sizes.kinds], halves)._asdict()
     return found
-
-
-def _row(name: str, found: dict[str, Any]) -> tuple[str, ...]:
-    dead, several = found["paper"]["dead"], found.get("several")
-    return (
-        name,
-        PAPER[name],
-        percent([found["paper"]["accuracy"]]),
-        "" if dead is None else f"{100 * dead:.0f}",
-        percent([found["best"]["accuracy"]]),
-        found["best"]["setting"],
-        "" if several is None else percent([several["accuracy"]]),
-    )

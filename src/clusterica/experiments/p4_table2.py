@@ -13,6 +13,7 @@ from clusterica.experiments._p4_methods import (
     SLOW,
     Setting,
     candidates,
+    cells,
     describe,
     few_steps,
     make_features,
@@ -117,7 +118,8 @@ def run(ctx: Context) -> Result:
     for name in ctx.track(("K-means", *NAMES), "Methods"):
         with few_steps():
             values[name] = found = _method(ctx, name, sizes, split, constants)
-        rows.append(_row(name, found))
+        label = f"{name}, soft threshold" if name == "K-means" else name
+        rows.append((label, PAPER[name], *cells(found)))
     rows += [(name, figure, "", "", "", "", "") for name, figure in QUOTED]
     return Result(
         columns=(
@@ -196,20 +198,6 @@ def _method(
             "members": [outcome._asdict() for outcome in together.members],
         }
     return found
-
-
-def _row(name: str, found: dict[str, Any]) -> tuple[str, ...]:
-    dead = found["paper"]["dead"]
-    several = found.get("several")
-    return (
-        f"{name}, soft threshold" if name == "K-means" else name,
-        PAPER[name],
-        percent([found["paper"]["accuracy"]]),
-        "" if dead is None else f"{100 * dead:.0f}",
-        percent([found["best"]["accuracy"]]),
-        found["best"]["setting"],
-        "" if several is None else percent([several["accuracy"]]),
-    )
 
 
 def _some(train: Labeled, n: int, seed: int) -> Labeled:

@@ -58,8 +58,8 @@ def white_rows(
 
 def white_rows_in_float32(
     rows: Rows, whitener: Whitener, n_rows: int, rng: np.random.Generator
-) -> np.ndarray:
-    """Return n_rows whitened rows of an array in memory, drawn at random, or all, with few digits.
+) -> Array:
+    """Return n_rows whitened rows, drawn at random, or all, of an array in memory: few digits suffice to start.
 
     They are whitened a few at a time, so that nothing else of their size is made.
     """
@@ -74,7 +74,7 @@ def white_rows_in_float32(
         parts = [slice(start, start + _TILE) for start in range(0, n_rows, _TILE)]
         for done in [pool.submit(whiten, part) for part in parts]:
             done.result()
-    return Y
+    return rows.export(Y)
 
 
 def _choose(rows: Rows, n_rows: int, rng: np.random.Generator) -> np.ndarray:

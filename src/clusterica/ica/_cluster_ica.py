@@ -315,7 +315,8 @@ class ClusterICA(
                 "smaller n_components"
             )
         clusterer = prepared(self.clusterer, n_clusters=2 * n_lines, rng=rng)
-        if self.refine is not None and rows.on_host and rows.indexable:  # as a start they suffice
+        is_start = self.refine is not None and self.cluster_rows is None
+        if is_start and rows.on_host and rows.indexable:
             Y = white_rows_in_float32(rows, self.whitener_, n_rows, rng)
         else:
             Y = white_rows(X, rows, self.whitener_, n_rows, clusterer, rng)
