@@ -59,7 +59,7 @@ def white_rows(
 def white_rows_in_float32(
     rows: Rows, whitener: Whitener, n_rows: int, rng: np.random.Generator
 ) -> Array:
-    """Return n_rows whitened rows, drawn at random, or all, of an array in memory: few digits suffice to start.
+    """Return n_rows whitened rows, drawn at random, or all, of an array in memory, as a start needs them.
 
     They are whitened a few at a time, so that nothing else of their size is made.
     """
