@@ -6,6 +6,7 @@ from sklearn.decomposition import sparse_encode
 
 from clusterica import config_context
 from clusterica.arrays import to_host
+from clusterica.arrays._namespace import is_cpu_tensor, is_host_array
 from clusterica.ops import gram_lasso
 from clusterica.ops.cpu import lasso as cpu_lasso
 from clusterica.ops.gram_lasso import lasso_of_gram, lasso_of_gram_reference
@@ -101,8 +102,11 @@ def test_atoms_that_are_the_same_come_into_use_together():
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize(("alpha", "splits"), [(0.4, False), (1e-3, True)])
-def test_sparse_codes_of_a_device_come_from_the_host(put, monkeypatch, threads, alpha, splits):
+@pytest.mark.parametrize(("alpha", "sparse"), [(0.4, True), (1e-3, False)])
+@pytest.mark.parametrize("many_rows", [False, True])
+def test_which_codes_of_a_device_come_from_splitting(
+    put, monkeypatch, threads, alpha, sparse, many_rows
+):
     rng = np.random.default_rng(0)
     X, W = rng.normal(size=(64, 30)), rng.normal(size=(120, 30))
     kernel = Gaussian(0.02)
@@ -113,13 +117,41 @@ def test_sparse_codes_of_a_device_come_from_the_host(put, monkeypatch, threads, 
         "lasso_of_gram_reference",
         lambda *args, **settings: calls.append(1) or lasso_of_gram_reference(*args, **settings),
     )
+    monkeypatch.setattr(gram_lasso, "_ENOUGH_FOR_DEVICE", 64 if many_rows else 65)
     settings = {"alpha": alpha, "max_iter": 2000, "tol": 1e-9}
     with config_context(threads=threads):
         S, gaps = lasso_of_gram(*(put(a) for a in args), **settings)
     assert type(S) is type(put(args[0]))
-    assert bool(calls) == splits
+    on_device = not (is_host_array(S) or is_cpu_tensor(S))
+    assert bool(calls) == (not sparse or (many_rows and on_device))
     assert to_host(gaps).max() <= 1e-9
     np.testing.assert_allclose(to_host(S), lasso_of_gram(*args, **settings).codes, atol=1e-3)
+
+
+def test_splitting_may_leave_the_last_rows():
+    rng = np.random.default_rng(0)
+    X, W = rng.normal(size=(100, 30)), rng.normal(size=(60, 30))
+    kernel = Gaussian(0.02)
+    args = kernel(X, W), np.ones(100), kernel(W, W)
+    settings = {"alpha": 0.01, "max_iter": 1000, "tol": 1e-7}
+    every = lasso_of_gram_reference(*args, **settings)
+    most = lasso_of_gram_reference(*args, **settings, leave=0.3)
+    assert every.gaps.max() <= 1e-7
+    assert 0 < (most.gaps > 1e-7).sum() <= 30
+    done = most.gaps <= 1e-7
+    np.testing.assert_allclose(most.codes[done], every.codes[done], atol=1e-3)
+
+
+@pytest.mark.parametrize(("gamma", "alpha", "most"), [(1.0, 0.05, 70), (0.1, 0.05, 200)])
+def test_the_weight_suits_wide_and_narrow_kernels(gamma, alpha, most):
+    """A weight held to the size of an atom takes twice the steps where a kernel is narrow."""
+    rng = np.random.default_rng(0)
+    X, W = (rng.normal(size=(n, 30)) for n in (64, 400))
+    X, W = (A / np.linalg.norm(A, axis=1, keepdims=True) for A in (X, W))
+    kernel = Gaussian(gamma)
+    args = kernel(X, W), np.ones(64), kernel(W, W)
+    gaps = lasso_of_gram_reference(*args, alpha=alpha, max_iter=most, tol=1e-5).gaps
+    assert gaps.max() <= 1e-5
 
 
 @pytest.mark.parametrize(("n_atoms", "dense"), [(100, True), (800, False)])

@@ -76,10 +76,10 @@ class KernelSparseEncoder(BaseEncoder):
     Notes
     -----
     Where codes are sparse, they come from the compiled solver of :class:`SparseEncoder` on the host, row by
-    row. Where they have many nonzeros, or on a device more than few, they come from splitting (ADMM) on all
-    rows of a block, since a kernel makes all atoms alike, and gradient steps slow. Rows that it leaves, such
-    as those far shorter or longer than the others, go to the compiled solver; dense ones are tried again in
-    float64 before.
+    row. Where they have many nonzeros, or a device many rows, they come from splitting (ADMM) on all rows of
+    a block, since a kernel makes all atoms alike, and gradient steps slow. Rows that it leaves, such as those
+    far shorter or longer than the others, go to the compiled solver; dense ones are tried again in float64
+    before.
 
     See Also
     --------

@@ -5,6 +5,7 @@ With ``b = k(W, x)`` and ``G = k(W, W)`` that is ``0.5 |φ(x) - Wᵀ s|² + alph
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 
 from clusterica.arrays import namespace_of, to_host, worker_pool
 from clusterica.arrays._config import active_config
-from clusterica.arrays._namespace import Array, is_host_array, to_like
+from clusterica.arrays._namespace import Array, is_cpu_tensor, is_host_array, to_like
 from clusterica.ops.code import LassoCodes, duality_gaps
 from clusterica.ops.cpu import lasso as cpu_lasso
 
@@ -23,8 +24,11 @@ _STRONG = 4  # directions of the largest eigenvalues that are kept apart
 _TRIED, _TRIALS = 256, 3  # rows and times that a weight is tried on before all rows begin
 # The compiled solver takes a row at a time, and time that grows as the cube of its nonzeros; splitting takes
 # products of all rows with a square of atoms, whatever the nonzeros. Over this times n_atoms^(2/3) on average
-# the latter is faster; on a device, whose rows have to come to the host, over the second.
-_MANY, _MANY_ON_DEVICE = 1.5, 0.25
+# the latter is faster.
+_MANY = 1.5
+# So many rows a device is faster with, however sparse their codes. The last ones, which take most steps, no
+# longer fill it.
+_ENOUGH_FOR_DEVICE, _LEFT_BY_DEVICE = 4096, 0.02
 _FEWEST_ROWS = 32
 _LAST_CHANGE = 100  # steps after which the weight ρ stays, so that the method converges
 
@@ -45,18 +49,20 @@ def lasso_of_gram(
     alpha : float
         Weight of the penalty, over 0.
     max_iter : int
-        Most sweeps over the atoms (coordinate descent on the host, where codes are sparse) or steps
-        (splitting). Rows that splitting leaves, as where lengths differ by decades, have so many sweeps; if
-        they are not sparse, so many steps before that, by themselves and in float64.
+        Most sweeps over the atoms (coordinate descent on the host, where codes are sparse or rows few) or
+        steps (splitting). Rows that splitting leaves, as where lengths differ by decades, have so many
+        sweeps; if they are not sparse, so many steps before that, by themselves and in float64.
     tol : float
         A row is done when its duality gap is at most tol times ``0.5 <x, x>``, the objective of s = 0.
     """
     settings: dict[str, Any] = {"alpha": alpha, "max_iter": max_iter, "tol": tol}
-    density = _density(B, energies, G, alpha)
-    if density <= (_MANY if is_host_array(B) else _MANY_ON_DEVICE):
+    sparse = _density(B, energies, G, alpha) <= _MANY
+    on_device = not (is_host_array(B) or is_cpu_tensor(B))
+    if sparse and not (on_device and B.shape[0] >= _ENOUGH_FOR_DEVICE):
         return _by_descent(B, energies, G, **settings)
-    found = lasso_of_gram_reference(B, energies, G, **settings)
-    for solver in [_by_descent] if density <= _MANY else [_in_float64, _by_descent]:
+    leave = _LEFT_BY_DEVICE if on_device else 0.0
+    found = lasso_of_gram_reference(B, energies, G, **settings, leave=leave)
+    for solver in [_by_descent] if sparse else [_in_float64, _by_descent]:
         found = _with_the_rest(found, partial(solver, **settings), B, energies, G, tol)
     return found
 
@@ -111,9 +117,18 @@ def _by_descent(
 
 
 def lasso_of_gram_reference(
-    B: Array, energies: Array, G: Array, *, alpha: float, max_iter: int, tol: float
+    B: Array,
+    energies: Array,
+    G: Array,
+    *,
+    alpha: float,
+    max_iter: int,
+    tol: float,
+    leave: float = 0.0,
 ) -> LassoCodes:
     """Splitting (ADMM, Boyd et al., 2011) on all rows at once; rows leave the batch when they are done.
+
+    It ends when no more than the share `leave` of the rows is not done.
 
     The least squares and the penalty get codes of their own, S and Z, which are pulled together with the
     weight ρ. Products with ``(G + ρ I)^-1`` do away with the conditioning of G: all products of a kernel
@@ -123,13 +138,16 @@ def lasso_of_gram_reference(
     split = _first_weight(B, G, alpha)
     Z = U = xp.zeros_like(B)
     where, done = xp.arange(B.shape[0], device=B.device), []
+    fewest = leave * B.shape[0]
     for i in range(max_iter):
         Z, U = split.step(B, Z, U)
         if (i + 1) % _CHECK_EVERY and i + 1 < max_iter:
             continue
         gaps = duality_gaps(Z, B, B - Z @ G, energies, alpha)
-        is_done = gaps <= tol if i + 1 < max_iter else xp.ones_like(gaps, dtype=xp.bool)
+        is_done = gaps <= tol
         n_done = int(xp.sum(xp.astype(is_done, xp.int64)))
+        if i + 1 == max_iter or gaps.shape[0] - n_done <= fewest:
+            is_done, n_done = xp.ones_like(is_done), gaps.shape[0]
         if 4 * n_done >= gaps.shape[0]:  # few finished rows are not worth the copies
             out, rest = xp.nonzero(is_done)[0], xp.nonzero(~is_done)[0]
             done.append([xp.take(a, out, axis=0) for a in (where, Z, gaps)])
@@ -160,6 +178,7 @@ class _Split:
         identity = xp.eye(G.shape[0], dtype=xp.float64, device=G.device)
         inverse = xp.linalg.inv(wide + rho * identity)
         strong = _strong_directions(wide)
+        self.largest_rho = _largest_weight(wide, strong)
         self.inverse, self.strong, self.of_strong = (
             xp.astype(M, G.dtype) for M in (inverse, strong, strong.T @ inverse)
         )
@@ -186,6 +205,17 @@ def _strong_directions(G: Array) -> Array:
     return found
 
 
+def _largest_weight(G: Array, strong: Array) -> float:
+    """Return the largest weight ρ that still converges fast.
+
+    That is near the mean eigenvalue, and below it where a few directions hold nearly all of G.
+    """
+    xp = namespace_of(G)
+    size = _size(G)
+    rest = size - float(xp.sum(strong * (G @ strong))) / G.shape[0]
+    return 4 * math.sqrt(size * max(rest, 0.01 * size))
+
+
 def _first_weight(B: Array, G: Array, alpha: float) -> _Split:
     """Return a splitting whose weight some steps on a few rows have found."""
     xp = namespace_of(B)
@@ -208,15 +238,15 @@ def _size(G: Array) -> float:
 def _reweighted(split: _Split, Z: Array, U: Array) -> tuple[_Split, Array]:
     """Return the splitting for these codes, and the multipliers over its ρ.
 
-    It converges fast where multipliers, up to alpha / ρ, are about half as large as codes. ρ is never over
-    its first value: early codes have too many nonzeros, and would raise it. A ρ that is near stays.
+    It converges fast where multipliers, up to alpha / ρ, are about half as large as codes. Early codes are
+    many and small, and would raise ρ too far without a limit. A ρ that is near stays.
     """
     xp = namespace_of(Z)
     total = float(xp.sum(xp.abs(Z), dtype=xp.float64))
     if total == 0:
         return split, U
     mean = total / max(1, int(xp.sum(xp.astype(Z != 0, xp.int64))))
-    rho = min(_size(split.G), 2 * split.alpha / mean)
+    rho = min(split.largest_rho, 2 * split.alpha / mean)
     if 0.5 <= rho / split.rho <= 2:
         return split, U
     return _Split(split.G, split.alpha, rho), U * (split.rho / rho)

@@ -213,7 +213,7 @@ def _newton(H, x, r, alpha, singular, L, y, where):  # type: ignore[no-untyped-d
     return first < 0
 
 
-@compiled
+@compiled_sum
 def _factor(H, x, r, alpha, singular, L, y, where):  # type: ignore[no-untyped-def]
     """Factor the Gram matrix of the nonzero codes, ``L Lᵀ``, and solve ``L y = gradient``.
 
