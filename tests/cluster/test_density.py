@@ -107,9 +107,16 @@ def test_groups_far_apart(choice, share):
     x = rng.normal(size=2000) + 1e6 * far
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "bandwidth='isj' has no solution", RuntimeWarning)
+        warnings.filterwarnings("ignore", "bandwidth=.* too fine for data from")
         model = DensityClusterer(**choice).fit(x[:, None])
     assert model.n_clusters_ == 2
     np.testing.assert_array_equal(model.labels_, far)
+
+
+def test_a_row_so_far_away_that_the_grid_is_too_coarse_is_told():
+    x = np.append(groups(500, 0, 8), 1e6)[:, None]
+    with pytest.warns(UserWarning, match=r"'scott' gives .* too fine .* is used, which may join"):
+        DensityClusterer().fit(x)
 
 
 def test_an_outlier_is_no_cluster_unless_the_smoothing_is_given():

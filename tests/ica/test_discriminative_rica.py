@@ -3,6 +3,7 @@
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.callback import ProgressBar
 from sklearn.datasets import load_iris
@@ -352,12 +353,15 @@ def test_a_start_at_the_clusters_of_classes_points_to_them(rng):
     assert np.abs(cosines).min() > 0.98
 
 
-def test_labels_that_are_missing(labelled):
+@pytest.mark.parametrize("missing", [None, float("nan"), pd.NA])
+def test_labels_that_are_missing(labelled, missing):
     X, _ = labelled
-    y = np.array(["a", "b", None], dtype=object)[np.arange(900) % 3]
+    y = np.array(["a", "b", missing], dtype=object)[np.arange(900) % 3]
     for n in (6, None):
-        with pytest.raises(ValueError, match=r"missing labels \(None\); drop the rows"):
+        with pytest.raises(ValueError, match="y has 300 missing labels; drop the rows"):
             small(n).fit(X, y)
+        with pytest.raises(ValueError, match="y has 300 missing labels; drop the rows"):
+            small(n).fit(X, np.array([0.0, 1.0, np.nan])[np.arange(900) % 3])
         with pytest.raises(ValueError, match=r"y has shape \(0,\) and X has 900 rows"):
             small(n).fit(X, [])
 

@@ -12,6 +12,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import clusterica
 from clusterica.arrays import device_of, to_host
 from clusterica.ica import KurtosisPursuit, SmoothedLaplace
+from clusterica.ops.pursuit import orient
 from clusterica.preprocessing import Whitener
 
 NAMED = ["kurtosis", "logcosh", "exp", "negentropy"]
@@ -81,6 +82,23 @@ def test_all_directions():
     with pytest.warns(UserWarning, match=r"no cluster direction was found \(component [23]\)"):
         model = KurtosisPursuit(n_components=4, random_state=0).fit(X)
     np.testing.assert_allclose(np.cov(model.transform(X).T), np.eye(4), atol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore:no .* direction was found")
+@pytest.mark.parametrize("objective", ["min", "max", "abs"])
+def test_every_direction_has_the_contrast_that_it_is_said_to_have(objective, contrast):
+    """A search for a further direction stays beside those before, and does not find the first one again."""
+    rng = np.random.default_rng()
+    sources = [rng.laplace(size=1500), rng.uniform(-1, 1, 1500), rng.normal(size=1500)]
+    mixed = np.column_stack([*sources, np.sign(rng.normal(size=1500))]) @ rng.normal(size=(4, 4))
+    for X in (load_iris().data, mixed):
+        model = KurtosisPursuit(4, objective=objective, contrast=contrast, random_state=0).fit(X)
+        P = model.transform(X)
+        P = (P - P.mean(axis=0)) / P.std(axis=0)
+        oriented = orient(contrast)
+        told = oriented.told(oriented.excess(oriented.contrast(P)[0].mean(axis=0)))
+        np.testing.assert_allclose(model.objective_, told, atol=1e-9)
+        np.testing.assert_allclose(np.corrcoef(P.T), np.eye(4), atol=1e-9)
 
 
 def test_attributes(contrast):
@@ -445,3 +463,12 @@ class TestInterface:
         assert np.diff(kurtosis[:passes]).max() <= 1e-9
         assert np.diff(kurtosis[passes:]).max() <= 1e-9
         assert kurtosis[-1] == pytest.approx(model.kurtosis_[1], abs=1e-9)
+
+
+@pytest.mark.parametrize("objective", ["max", "abs"])
+@pytest.mark.parametrize(("n", "d"), [(500, 5), (1500, 30), (2000, 50)])
+def test_gaussian_rows_in_many_dimensions_are_told(objective, n, d):
+    """The largest kurtosis is then that of a few rows which a direction picks out."""
+    X = np.random.default_rng(0).normal(size=(n, d))
+    with pytest.warns(UserWarning, match="no super-Gaussian direction was found"):
+        KurtosisPursuit(objective=objective, n_init=4, random_state=0).fit(X)

@@ -290,7 +290,7 @@ def test_tiles_change_nothing(rng, monkeypatch):
     X, W, labels = rng.normal(size=(50, 5)), rng.normal(size=(6, 5)), rng.integers(3, size=50)
     model = Model(
         Gaussian(0.4),
-        make_penalty("l1", "1d", n_codes=6),
+        make_penalty("logcosh", "1d", n_codes=6),
         0.3,
         Discrimination(3, 2.5),
         0.7,

@@ -106,7 +106,7 @@ class DensityClusterer(ClusterMixin, BaseEstimator):
     :math:`0.4 / \sigma`. There are at least 32 steps to a sigma as long as the largest grid allows.
     If it does not allow 8, a few far values make the range: then 0.1 % of the rows at each end are
     left out of the density, and belong to the outermost clusters. A rule takes no sigma of less
-    than 4 steps.
+    than 4 steps; a warning tells if that more than doubles it.
 
     Where all rows are equal there is one cluster, and the absolute value of the rows (or 1) stands in
     for their standard deviation.
@@ -300,9 +300,18 @@ class DensityClusterer(ClusterMixin, BaseEstimator):
 
     def _too_fine(self, sigma: float, finest: float, summary: Summary) -> float:
         """Return the finest sigma that the grid can show, where that may take the place of sigma."""
-        if self.method == "kde" and isinstance(self.bandwidth, str):
-            return finest
         low, high = summary.ends
+        if self.method == "kde" and isinstance(self.bandwidth, str):
+            if finest <= 2 * sigma:
+                return finest
+            warnings.warn(
+                f"bandwidth={self.bandwidth!r} gives {sigma:.3g}, too fine for data from {low:.3g} to "
+                f"{high:.3g} on the {MOST_NODES} nodes of the largest grid; {finest:.3g} is used, which may "
+                "join clusters. Take rows that are far from all others out of the data",
+                UserWarning,
+                stacklevel=5,
+            )
+            return finest
         raise ValueError(
             f"a Gaussian of width {sigma:.3g} is too fine for data from {low:.3g} to {high:.3g} on the "
             f"{MOST_NODES} nodes of the largest grid; make it {finest:.3g} or more, or take rows that are "

@@ -29,7 +29,7 @@ NOTE = (
     "90 % quantiles, on fresh patches. The paper shows pictures and does not say what its random start is: "
     "here random directions, or patches. “Orthonormal” is the paper's start, both signs of a random "
     "orthonormal basis. On our patches (two photographs, where the paper has natural scenes) it "
-    "leaves about as many noisy filters as random directions do. “Orthogonal” turns that basis towards "
+    "leaves no fewer noisy filters than random directions do. “Orthogonal” turns that basis towards "
     "the sparse directions first, by iterations that keep it orthogonal."
 )
 

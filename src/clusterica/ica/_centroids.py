@@ -21,10 +21,14 @@ _TILE = 256  # rows that are whitened at a time
 
 
 def prepared(
-    clusterer: BaseEstimator | None, *, n_clusters: int, rng: np.random.Generator
+    clusterer: BaseEstimator | None, *, n_clusters: int, n_init: int, rng: np.random.Generator
 ) -> BaseEstimator:
-    """Return a copy of the clusterer that makes n_clusters clusters, from our seed if it has none."""
-    copy = CosineKMeans(compute_labels=False) if clusterer is None else clone(clusterer)
+    """Return a copy of the clusterer that makes n_clusters clusters, from our seed if it has none.
+
+    Where there is none, that is cosine K-means from so many starts.
+    """
+    default = CosineKMeans(compute_labels=False, n_init=n_init)
+    copy = default if clusterer is None else clone(clusterer)
     params = copy.get_params(deep=False)
     if "n_clusters" in params:
         copy.set_params(n_clusters=n_clusters)
@@ -84,8 +88,8 @@ def _choose(rows: Rows, n_rows: int, rng: np.random.Generator) -> np.ndarray:
     return np.sort(rng.choice(rows.n_rows, size=n_rows, replace=False))
 
 
-def centroids_of(clusterer: BaseEstimator) -> tuple[np.ndarray, np.ndarray]:
-    """Return the centroids, shape (n_clusters, n_features), in float64, and the rows of each."""
+def centroids_of(clusterer: BaseEstimator, n_white: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the centroids, shape (n_clusters, n_white), in float64, and the rows of each."""
     name = type(clusterer).__name__
     if not hasattr(clusterer, "cluster_centers_"):
         raise TypeError(
@@ -93,6 +97,13 @@ def centroids_of(clusterer: BaseEstimator) -> tuple[np.ndarray, np.ndarray]:
             "clusterer with centroids, such as CosineKMeans or KMeans"
         )
     C = to_host(clusterer.cluster_centers_).astype(np.float64)
+    if C.ndim != 2 or C.shape[1] != n_white or not (np.isfinite(C).all() and C.any()):
+        raise ValueError(
+            f"{name} gave centroids of shape {C.shape} from rows with {n_white} columns"
+            + ("" if np.isfinite(C).all() else ", of which some are not finite")
+            + ("" if C.any() else ", all of them zero")
+            + "; no directions can be read off them: use another clusterer, such as CosineKMeans"
+        )
     if hasattr(clusterer, "counts_"):
         return C, to_host(clusterer.counts_).astype(np.float64)
     labels: Array | None = getattr(clusterer, "labels_", None)

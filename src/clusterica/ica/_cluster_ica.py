@@ -35,11 +35,13 @@ from clusterica.ica._fold import fold, fold_overcomplete
 from clusterica.ica._likelihood import check_density, maximize_likelihood
 from clusterica.ica._whitening import fit_whitener, warn_of_few_rows
 from clusterica.ops.contrast import Contrast, SmoothedLaplace, check_contrast
-from clusterica.ops.linalg import combine, polar_factor, project
-from clusterica.ops.moments import response_moments
+from clusterica.ops.linalg import combine, polar_factor, project, unit_rows
+from clusterica.ops.moments import response_moments, winning_energies
 from clusterica.optim import Progress, fit_progress
 from clusterica.preprocessing import Whitener
 from clusterica.preprocessing._map import apply_map
+
+_OVERCOMPLETE_STARTS = 5  # without an orthogonal start, one in two may end in a poor optimum
 
 
 class Unmixing(NamedTuple):
@@ -66,13 +68,14 @@ class ClusterICA(
         looked for after reduction to so many principal components; a whitener of your own that is not
         "pca", or has an n_components, is left as it is, and so many pairs of clusters are looked for in all
         of its white space. With more than the features (overcomplete), so many pairs of centroids are
-        scattered over the sphere, copies are merged and clusters with few rows dropped, so that there may
+        scattered over the sphere, copies are merged and those with little energy dropped, so that there may
         be less in the end: see ``n_components_``. Up to n_features there are never more sources than
         dimensions in which the data varies.
     clusterer : clusterer or None, default=None
         Any clusterer with ``cluster_centers_``, scikit-learn's included. A copy is fitted, with
         ``n_clusters`` set to twice n_components and, where it has none, a seed from random_state. None is
-        :class:`~clusterica.cluster.CosineKMeans`, whose orthogonal start avoids poor local optima.
+        :class:`~clusterica.cluster.CosineKMeans`, whose orthogonal start avoids poor local optima; the best
+        of five starts for overcomplete sources, for which there is no such start.
     whitener : Whitener or None, default=None
         A copy is fitted. None is ``Whitener("pca", eps=0.0)``, which leaves directions without variance out.
         All methods are equally valid; a regularised one is for data with noise, such as image patches.
@@ -314,7 +317,8 @@ class ClusterICA(
                 f"{given}={n_rows} should be >= {2 * n_lines}, twice the number of sources; {more} or a "
                 "smaller n_components"
             )
-        clusterer = prepared(self.clusterer, n_clusters=2 * n_lines, rng=rng)
+        n_init = 1 if n_lines <= n_white else _OVERCOMPLETE_STARTS
+        clusterer = prepared(self.clusterer, n_clusters=2 * n_lines, n_init=n_init, rng=rng)
         is_start = self.refine is not None and self.cluster_rows is None
         if is_start and rows.on_host and rows.indexable:
             Y = white_rows_in_float32(rows, self.whitener_, n_rows, rng)
@@ -322,7 +326,7 @@ class ClusterICA(
             Y = white_rows(X, rows, self.whitener_, n_rows, clusterer, rng)
         with progress.lend_to(clusterer, "clustering"):
             self.clusterer_ = clusterer.fit(Y)
-        centroids, counts = centroids_of(self.clusterer_)
+        centroids, counts = centroids_of(self.clusterer_, n_white)
         T, back = self._white_space()
         export = _exporter(rows)
         self.filter_centroids_, self.mixing_centroids_ = (
@@ -330,7 +334,7 @@ class ClusterICA(
             export(centroids @ back.T),
         )
         if n_lines > n_white:
-            return fold_overcomplete(centroids, counts, n_lines)
+            return fold_overcomplete(centroids, self._energies(rows, centroids), n_lines)
         lines = fold(centroids, counts, n_lines)
         if self.refine is not None and len(lines) < n_lines:
             raise ValueError(
@@ -338,6 +342,14 @@ class ClusterICA(
                 f"{n_lines}; use a clusterer with n_clusters, such as CosineKMeans, or refine=None"
             )
         return lines
+
+    def _energies(self, rows: Rows, centroids: np.ndarray) -> np.ndarray:
+        """Return the energy of the white rows along the centroids, each along that it is largest along."""
+        T, _ = self._white_space()
+        F, mean = (unit_rows(centroids) @ T).astype(rows.dtype), to_host(self.whitener_.mean_)
+        row_bytes = (rows.n_features + 4 * len(F)) * rows.dtype.itemsize
+        (energies,) = map_reduce(winning_energies, rows, F, mean, row_bytes=row_bytes)
+        return to_host(energies)
 
     def _count_cluster_rows(self, rows: Rows, n_lines: int) -> int:
         if self.cluster_rows is not None:

@@ -42,8 +42,8 @@ class DiscriminativeKernelRICA(BaseKernelRICA):
     discrimination : float, default=0.1
         The :math:`\alpha`; 0 is kernel RICA with a start by classes.
     eta : "auto" or float, default="auto"
-        The :math:`\eta`, with which d is convex in s exactly where it exceeds k. "auto" is k + 1. Smaller
-        values are allowed, with a warning.
+        The :math:`\eta`, with which d is convex in s exactly where it exceeds k. "auto" is k + 1. Values
+        up to k are allowed, with a warning.
     constraint : {"both", "inhomogeneous"}, default="both"
         "inhomogeneous" is the first part of d alone, the codes of other classes; eta is not used then.
     penalty : {"logcosh", "l1", "exp", "sqrt"} or contrast, default="logcosh"
@@ -70,7 +70,7 @@ class DiscriminativeKernelRICA(BaseKernelRICA):
     classes_ : ndarray of shape (n_classes,)
         The classes, sorted.
     eta_ : float
-        The :math:`\eta` in use.
+        The :math:`\eta`, which ``constraint="both"`` uses.
     kernel_ : Kernel
         The kernel in use.
     gamma_ : float or None

@@ -43,8 +43,8 @@ class DiscriminativeRICA(BaseRICA):
     discrimination : float, default=0.1
         The :math:`\alpha`; 0 is RICA.
     eta : "auto" or float, default="auto"
-        The :math:`\eta`, with which d is convex exactly where it exceeds k. "auto" is k + 1. Smaller values
-        are allowed, with a warning.
+        The :math:`\eta`, with which d is convex exactly where it exceeds k. "auto" is k + 1. Values up to
+        k are allowed, with a warning.
     constraint : {"both", "inhomogeneous"}, default="both"
         "inhomogeneous" is the first part of d alone, the codes of other classes (DRICA, [2]_); eta is not
         used then.
@@ -59,7 +59,7 @@ class DiscriminativeRICA(BaseRICA):
         Where to begin, ordered by class; "k-means" clusters every class apart.
     max_iter : int, default=200
         Most steps of L-BFGS.
-    tol : float, default=1e-6
+    tol : float, default=1e-7
         Convergence: the relative change of the objective, and of the squared length of W, in a step.
     random_state : int, RandomState, Generator or None, default=None
         Seed of the start, the same on every device.
@@ -73,7 +73,7 @@ class DiscriminativeRICA(BaseRICA):
     classes_ : ndarray of shape (n_classes,)
         The classes, sorted.
     eta_ : float
-        The :math:`\eta` in use.
+        The :math:`\eta`, which ``constraint="both"`` uses.
     mean_ : array of shape (n_features,)
         Mean of the data, taken from every row.
     reconstruction_error_ : float
@@ -138,7 +138,7 @@ class DiscriminativeRICA(BaseRICA):
         unit_norm: bool | str = "tight",
         init: Any = "gaussian",
         max_iter: int = 200,
-        tol: float = 1e-6,
+        tol: float = 1e-7,
         random_state: Any = None,
     ) -> None:
         self.n_components = n_components

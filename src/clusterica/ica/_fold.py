@@ -14,7 +14,7 @@ from clusterica.ops.linalg import row_energies, unit_rows
 
 _OPPOSITE = -0.5  # two centroids of a larger cosine are no pair
 _SAME_LINE = 0.95  # lines of a larger |cosine|, at most 18 degrees apart, are copies of one
-_FEW_ROWS = 0.05  # a line with less than this share of the mean number of rows is noise
+_WEAK = 0.05  # a line with less than this share of the mean energy is noise
 
 
 class Lines(NamedTuple):
@@ -43,12 +43,22 @@ def fold(centroids: np.ndarray, counts: np.ndarray, n_lines: int) -> np.ndarray:
     return lines.directions[(first + copies)[:n_lines]]
 
 
-def fold_overcomplete(centroids: np.ndarray, counts: np.ndarray, n_lines: int) -> np.ndarray:
-    """Return at most n_lines different lines that hold rows: copies are merged, small lines dropped.
+def fold_overcomplete(centroids: np.ndarray, energies: np.ndarray, n_lines: int) -> np.ndarray:
+    """Return at most n_lines different lines that hold energy: copies are merged, weak lines dropped.
 
     Of more lines, pairs of centroids are taken before single ones, heavy before light.
+
+    Parameters
+    ----------
+    centroids : ndarray of shape (n_clusters, n_features)
+        On both sides of the lines, and beside them.
+    energies : ndarray of shape (n_clusters,)
+        Energy of the rows along each. Of very sparse sources most rows are all but zero: they are many, and
+        lie in one cluster, whose centroid says nothing.
+    n_lines : int
+        How many lines to return at most.
     """
-    lines = _pair(centroids, counts)
+    lines = _pair(centroids, energies)
     first, copies = _tell_copies_apart(lines)
     sums = lines.weights[first, None] * lines.directions[first]
     masses = lines.weights[first].copy()
@@ -57,13 +67,13 @@ def fold_overcomplete(centroids: np.ndarray, counts: np.ndarray, n_lines: int) -
         nearest = int(np.argmax(np.abs(cosines)))
         sums[nearest] += np.sign(cosines[nearest]) * lines.weights[i] * lines.directions[i]
         masses[nearest] += lines.weights[i]
-    return unit_rows(sums[masses >= _FEW_ROWS * masses.mean()][:n_lines])
+    return unit_rows(sums[masses >= _WEAK * masses.mean()][:n_lines])
 
 
-def _pair(centroids: np.ndarray, counts: np.ndarray) -> Lines:
+def _pair(centroids: np.ndarray, weights: np.ndarray) -> Lines:
     """Join centroids that point in opposite directions, the most opposite first."""
     has_direction = row_energies(centroids) > 0
-    U, counts = unit_rows(centroids[has_direction]), counts[has_direction]
+    U, weights = unit_rows(centroids[has_direction]), weights[has_direction]
     cosines = U @ U.T
     above = np.triu_indices(len(U), k=1)
     order = np.argsort(cosines[above], kind="stable")
@@ -76,13 +86,14 @@ def _pair(centroids: np.ndarray, counts: np.ndarray) -> Lines:
             single[[i, j]] = False
             pairs.append((i, j))
     first, second = np.array(pairs, dtype=np.intp).reshape(-1, 2).T
-    # A pair is the direction from one centroid to the other, each as sure as its rows are many.
-    share = (counts[first] / np.maximum(counts[first] + counts[second], 1))[:, None]
+    # A pair is the direction from one centroid to the other, each as sure as its weight is large.
+    both = weights[first] + weights[second]
+    share = np.divide(weights[first], both, out=np.full(len(both), 0.5), where=both > 0)[:, None]
     joined = unit_rows(share * U[first] - (1 - share) * U[second])
-    weights = np.concatenate([counts[first] + counts[second], counts[single]]).astype(np.float64)
-    is_single = np.arange(len(weights)) >= len(pairs)
-    order = np.lexsort((-weights, is_single))
-    return Lines(np.concatenate([joined, U[single]])[order], weights[order])
+    masses = np.concatenate([both, weights[single]]).astype(np.float64)
+    is_single = np.arange(len(masses)) >= len(pairs)
+    order = np.lexsort((-masses, is_single))
+    return Lines(np.concatenate([joined, U[single]])[order], masses[order])
 
 
 def _tell_copies_apart(lines: Lines) -> tuple[list[int], list[int]]:

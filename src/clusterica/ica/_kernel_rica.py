@@ -51,7 +51,7 @@ class KernelRICA(BaseKernelRICA):
     sparsity : float, default=0.01
         The :math:`\lambda`.
     penalty : {"logcosh", "l1", "exp", "sqrt"} or contrast, default="logcosh"
-        The g without pooling, as in :class:`RICA`.
+        The g of ``pooling=None``, as in :class:`RICA`; an error if it is changed with pooling.
     pooling : {"1d", "2d"}, array-like of shape (n_components,), pooling object or None, default="2d"
         L2 pooling, :math:`g(s) = \sum_j \sqrt{\epsilon + H_j s^2}`, as in :class:`RICA`; by default over
         3 x 3 neighbours on a grid whose edges are joined.

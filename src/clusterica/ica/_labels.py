@@ -80,10 +80,16 @@ def _one_for_every_row(estimator: Any, y: Any, rows: Rows) -> np.ndarray:
         raise ValueError(
             f"y has shape {y.shape} and X has {rows.n_rows} rows; give one label for every row"
         )
-    if y.dtype == object and any(label is None for label in y):
-        raise ValueError("y has missing labels (None); drop the rows without a label")
+    n_missing = sum(map(_is_missing, y)) if y.dtype == object else int((y != y).sum())
+    if n_missing:
+        raise ValueError(f"y has {n_missing} missing labels; drop the rows without a label")
     check_classification_targets(y)
     return y
+
+
+def _is_missing(label: Any) -> bool:
+    """Return True for None, NaN and pandas' NA, which cannot tell whether it equals itself."""
+    return label is None or type(label).__name__ == "NAType" or bool(label != label)
 
 
 def most_components(estimator: Any, rows: Rows, y: Any) -> int:

@@ -272,7 +272,7 @@ class KurtosisPursuit(
             max_iter=self.max_iter,
             tol=self.tol,
             progress=task,
-            fitted=lambda paths: _learned(white, [*before, paths.points[paths.values.argmin()]]),
+            fitted=lambda direction: _learned(white, [*before, direction]),
         )
         if not result.converged:
             warnings.warn(

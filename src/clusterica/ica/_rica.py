@@ -40,7 +40,8 @@ class RICA(BaseRICA):
     penalty : {"logcosh", "l1", "exp", "sqrt"} or contrast, default="logcosh"
         The G: :math:`\log\cosh s`; :math:`\sqrt{s^2 + w^2}` with w = 0.01 ("l1") or 1e-4 ("sqrt", that of
         MATLAB); :math:`-\exp(-s^2/2)`; or an object such as ``LogCosh(scale=2)`` or one of your own, see
-        :func:`~clusterica.ica.check_contrast`. Not used with pooling, which has its own.
+        :func:`~clusterica.ica.check_contrast`. Pooling has its own: an error if both are
+        given.
     pooling : {"1d", "2d"}, array-like of shape (n_components,), pooling object or None, default=None
         L2 pooling, :math:`g(s) = \sum_j \sigma_j \sqrt{\epsilon + H_j s^2}`, which brings codes that belong
         together near each other. H takes means over three neighbours on a ring, over 3 x 3 on a grid as
@@ -62,7 +63,7 @@ class RICA(BaseRICA):
         copies of others.
     max_iter : int, default=200
         Most steps of L-BFGS.
-    tol : float, default=1e-6
+    tol : float, default=1e-7
         Convergence: the relative change of the objective, and of the squared length of W, in a step.
     random_state : int, RandomState, Generator or None, default=None
         Seed of the start, the same on every device.
@@ -134,7 +135,7 @@ class RICA(BaseRICA):
         unit_norm: bool | str = "tight",
         init: Any = "gaussian",
         max_iter: int = 200,
-        tol: float = 1e-6,
+        tol: float = 1e-7,
         random_state: Any = None,
     ) -> None:
         self.n_components = n_components

@@ -6,7 +6,7 @@ The white rows themselves are never made: with ``y = T (x - mean)``, ``b·y = (b
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -38,6 +38,10 @@ class WhiteSpace:
     def n_dims(self) -> int:
         """Number of dimensions in which the rows vary."""
         return self.T.shape[0]
+
+    def within(self, Q: np.ndarray) -> WhiteSpace:
+        """Return the part of the space that orthonormal directions Q span, shape (n, n_dims)."""
+        return replace(self, T=Q @ self.T)
 
     def means(self, B: np.ndarray, contrast: Contrast) -> PursuitSums:
         """Return E G(p), E G'(p) (x - mean), E G''(p) of the projections on directions B: one walk."""
@@ -106,44 +110,52 @@ class Search:
         max_iter: int,
         tol: float,
         progress: Progress | None = None,
-        fitted: Callable[[Paths], dict[str, Any]] | None = None,
+        fitted: Callable[[np.ndarray], dict[str, Any]],
     ) -> Found:
-        """Follow n_init random starts, all at the same time, and return the best end."""
-        B = unit_rows(self._free(rng.standard_normal((n_init, self.white.n_dims))))
+        """Follow n_init random starts, all at the same time, and return the best end.
+
+        They move in the space orthogonal to the directions before: moves in the whole space that only aim
+        to stay there would drift out of it, as rounding adds up. ``fitted`` tells what a direction of the
+        whole space makes of the model.
+        """
+        Q = _beside(self.before)
+        space = self.white.within(Q)
+        B = unit_rows(rng.standard_normal((n_init, space.n_dims)))
         # A step smaller than the digits of the rows is none.
         tol = max(tol, 8 * float(np.finfo(self.white.rows.dtype).eps))
         sides = np.repeat(self.sides, n_init)
         result = iterate(
-            SphereDescent(partial(self._values, sides=sides), tol).step,
+            SphereDescent(partial(self._values, space=space, sides=sides), tol).step,
             LoopState(0, start_paths(np.tile(B, (len(self.sides), 1)))),
             max_iter=max_iter,
             tol=0,
             progress=progress,
-            fitted=fitted,
+            fitted=lambda paths: fitted(paths.points[paths.values.argmin()] @ Q),
         )
         paths: Paths = result.params
         best = int(paths.values.argmin())
-        direction = self._free(paths.points[best])
         # Of a start that went both ways, the end that is farther out.
         ends = paths.values.reshape(-1, n_init)
         chosen = ends.argmin(axis=0), np.arange(n_init)
         return Found(
-            direction / np.linalg.norm(direction),
+            paths.points[best] @ Q,
             float(sides[best] * paths.values[best]),
             sides.reshape(-1, n_init)[chosen] * ends[chosen],
             result.n_iter,
             result.stopped or not paths.moving[best],
         )
 
-    def _values(self, B: np.ndarray, starts: np.ndarray, sides: np.ndarray) -> Values:
+    def _values(
+        self, B: np.ndarray, starts: np.ndarray, *, space: WhiteSpace, sides: np.ndarray
+    ) -> Values:
         """Return the excess at directions B, negated where a start looks for the largest."""
-        means = self.white.means(B, self.contrast.contrast)
+        means = space.means(B, self.contrast.contrast)
         side = sides[starts]
         sign = self.contrast.sign * side
-        gradients = self._free(means.gradient @ self.white.T.T)
         values = side * self.contrast.excess(means.value)
-        return Values(values, sign[:, None] * gradients, sign * means.curvature)
+        return Values(values, sign[:, None] * (means.gradient @ space.T.T), sign * means.curvature)
 
-    def _free(self, B: np.ndarray) -> np.ndarray:
-        """Return vectors less their parts along the directions before."""
-        return B - (B @ self.before.T) @ self.before
+
+def _beside(before: np.ndarray) -> np.ndarray:
+    """Return orthonormal directions that span what is orthogonal to those before, one a row."""
+    return np.linalg.svd(before)[2][len(before) :] if len(before) else np.eye(before.shape[1])

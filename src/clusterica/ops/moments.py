@@ -80,3 +80,22 @@ def _response_moments(X: Array, B: Array, mean: Array) -> ResponseMoments:
     xp = namespace_of(X)
     squares = project(X, B, mean) ** 2
     return ResponseMoments(xp.sum(squares, axis=0), xp.sum(squares**2, axis=0))
+
+
+class WinningEnergies(NamedTuple):
+    """Sums of the squared largest responses of rows, for that which was the largest; (n_components,)."""
+
+    energies: Array
+
+
+def winning_energies(X: Array, B: Array, mean: Array) -> WinningEnergies:
+    """Return the energy that each of the responses ``y = (x - mean) Bᵀ`` has in rows where it is largest."""
+    return sum_tiles(_winning_energies, X, B, mean, width=max(B.shape))
+
+
+def _winning_energies(X: Array, B: Array, mean: Array) -> WinningEnergies:
+    xp = namespace_of(X)
+    responses = project(X, B, mean)
+    winners = xp.argmax(responses, axis=1)[:, None]
+    wins = winners == xp.arange(B.shape[0], device=winners.device)[None, :]
+    return WinningEnergies(xp.sum(xp.where(wins, responses**2, 0), axis=0, dtype=xp.float64))

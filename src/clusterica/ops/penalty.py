@@ -219,6 +219,7 @@ PENALTIES: dict[str, Contrast] = {
     "exp": Exponential(),
     "sqrt": SmoothedL1(1e-4),
 }
+DEFAULT = "logcosh"
 
 
 def make_penalty(
@@ -241,6 +242,11 @@ def make_penalty(
         check_contrast(penalty)
     if pooling is None:
         return Elementwise(PENALTIES[penalty] if isinstance(penalty, str) else penalty, signs)
+    if penalty != DEFAULT:
+        raise ValueError(
+            f"penalty={penalty!r} is not used with pooling, whose penalty is the root of the pooled energy; "
+            f"give pooling=None with it, or leave penalty at {DEFAULT!r}"
+        )
     return Pooled(_make_pooling(pooling, n_codes), signs)
 
 
