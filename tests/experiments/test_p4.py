@@ -13,6 +13,7 @@ from clusterica.experiments._p4_methods import (
     describe,
     make_features,
 )
+from clusterica.experiments._p4_notes import median_similarities, order_note, similarity_note
 from clusterica.experiments._recognition import Constants, stl10
 from clusterica.experiments.p4_fig5 import _contrast
 from clusterica.ica import DiscriminativeRICA
@@ -55,6 +56,7 @@ def test_table_2(reproduced):
     assert values["K-means, triangle, 4000"]["accuracy"] > 0.95
     for name in NAMES:
         found = values[name]
+        assert ("several" in found) == (name != "KSR")
         assert found["best"]["accuracy"] > 0.85
         assert found["best"]["setting"] in found["tried"]
         assert found["tried"][found["best"]["setting"]] == max(found["tried"].values())
@@ -85,19 +87,28 @@ def test_table_3_saves_the_models_it_scored(reproduced, tmp_path, device):
 
 @pytest.mark.slow
 def test_table_4(reproduced):
-    values = reproduced("P4-table4").result.values
-    assert len(values) == 6
-    for found in values.values():
-        for scores in found.values():
-            assert 0 <= min(scores["accuracies"]) <= 1
-            assert len(scores["accuracies"]) == 2
+    outcome = reproduced("P4-table4")
+    values = outcome.result.values
+    assert len(values["scores"]) == len(outcome.result.rows) == 6
+    for found in values["scores"].values():
+        assert min(found["kRICA"]["accuracies"]) > 0.8
+        assert len(found["d-kRICA"]["accuracies"]) == 2
+        assert max(found["kRICA"]["dead"]) == 0
+    assert values["median k"]["γ = 0.1"]["unit length"] > values["median k"]["γ = 3"]["unit length"]
 
 
 @pytest.mark.parametrize("name", ["P4-fig2", "P4-fig4"])
 def test_figures_over_a_setting(reproduced, name):
     outcome = reproduced(name)
-    for curve in outcome.result.values.values():
+    curves = {k: v for k, v in outcome.result.values.items() if k != "median k"}
+    for curve in curves.values():
         assert len(curve) == len(outcome.result.rows)
+        best = max(curve.values(), key=lambda scores: np.mean(scores["accuracies"]))
+        assert np.mean(best["accuracies"]) > 0.9
+    printed = "".join(cell for row in outcome.result.rows for cell in row)
+    shares = [scores["dead"][:1] for curve in curves.values() for scores in curve.values()]
+    assert printed.count("% dead)") == sum(share[0] > 0 for share in shares if share)
+    assert "Median k of two patches of unit length: 0.8" in outcome.result.note
     assert outcome.picture_paths[0].stat().st_size > 10_000
 
 
@@ -116,6 +127,31 @@ def test_the_blocks_of_figure_5(reproduced):
 def test_block_contrast_by_hand():
     D = np.array([[0.0, 1.0, 4.0], [1.0, 0.0, 2.0], [4.0, 2.0, 0.0]])
     assert _contrast(D, np.array([0, 0, 1])) == 3.0
+
+
+def test_whether_the_order_of_the_paper_holds():
+    paper = {"a": "50", "b": "60", "c": "70", "d": ""}
+    ours = {"a": 0.1, "b": 0.2, "c": 0.3, "d": 0.9}
+    assert order_note(paper, ours, "here") == (
+        "The paper's order holds here: d 90.0, c 30.0, b 20.0, a 10.0; 3 of 3 pairs of rows stand as in the "
+        "paper."
+    )
+    note = order_note(paper, ours | {"a": 0.25}, "here")
+    assert note.startswith(
+        "The paper's order does not hold here: d 90.0, c 30.0, a 25.0, b 20.0; 2 of 3"
+    )
+
+
+def test_median_similarity_of_patches():
+    rng = np.random.default_rng()
+    images = rng.uniform(0, 255, size=(50, 20, 20)).astype(np.float32)
+    settings = [Setting(gamma=0.1), Setting(kernel="polynomial")]
+    found = median_similarities(images, settings, patch_size=4, steps=Constants().steps(), seed=0)
+    # White patches of noise point anywhere: |x - y|² is 2 for unit rows, and twice 16 before.
+    assert found["γ = 0.1"]["unit length"] == pytest.approx(np.exp(-0.2), rel=0.02)
+    assert found["γ = 0.1"]["not scaled"] < 0.1
+    assert found["polynomial"] == {"unit length": pytest.approx(1 / 8, rel=0.1)}
+    assert similarity_note(found).startswith("Median k of two patches of unit length: 0.8")
 
 
 def test_settings_are_told_apart_in_words():

@@ -175,13 +175,33 @@ def share_dead(features: ImageFeatures) -> float | None:
     return None if n_dead is None else n_dead / features.n_filters
 
 
+def percent_dead(share: float | None) -> str:
+    """Return a share of dead basis vectors for a table; empty where a method does not count them."""
+    return "" if share is None else f"{100 * share:.0f}"
+
+
+def columns(data: str, last: str) -> tuple[str, ...]:
+    """Return the columns of a table that `cells` fill, the method and the paper's figure before them."""
+    return (
+        "Method",
+        "Paper (%)",
+        f"Ours, {data}, the paper's settings (%)",
+        "Dead (%)",
+        "Settings by validation (%)",
+        "Dead (%)",
+        "Which",
+        last,
+    )
+
+
 def cells(found: dict[str, Any]) -> tuple[str, ...]:
     """Return what a table prints of a method: with the paper's settings, with the best, with all we know."""
-    dead, several = found["paper"]["dead"], found.get("several")
+    several = found.get("several")
     return (
         percent([found["paper"]["accuracy"]]),
-        "" if dead is None else f"{100 * dead:.0f}",
+        percent_dead(found["paper"]["dead"]),
         percent([found["best"]["accuracy"]]),
+        percent_dead(found["best"]["dead"]),
         found["best"]["setting"],
         "" if several is None else percent([several["accuracy"]]),
     )

@@ -14,6 +14,13 @@ from clusterica.experiments._recognition import Labeled, rows_of, save_classifie
 from clusterica.images import ImageFeatures
 from clusterica.linear import LinearSVC
 
+FOLDS_NOTE = (
+    "Each head is trained on the {n_fold:,} images of a fold, with C chosen on parts of them, and scored on "
+    "the {n_outside:,} training images outside it, for {n_folds} folds; the paper scored the test images. "
+    "Filters are learned from all training images without labels, and those of supervised methods from the "
+    "images of the fold."
+)
+
 
 class FoldScores(NamedTuple):
     """The share of the images outside each fold that is right, and how that came about."""
@@ -28,6 +35,12 @@ class FoldScores(NamedTuple):
     """Share of dead basis vectors of every candidate that counts them."""
     models: list[str]
     """Names of the files that were written, one for every fold."""
+
+
+def folds_note(train: Labeled, folds: Sequence[np.ndarray]) -> str:
+    """Return how heads are trained and scored, in words."""
+    n = len(folds[0])
+    return FOLDS_NOTE.format(n_fold=n, n_outside=len(train.labels) - n, n_folds=len(folds))
 
 
 class Fitted(NamedTuple):

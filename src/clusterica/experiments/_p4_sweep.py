@@ -9,18 +9,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from clusterica.experiments._context import Context
-from clusterica.experiments._p4_methods import SLOW, SUPERVISED, Setting, make_features
-from clusterica.experiments._p4_stl import FoldScores, score_folds
+from clusterica.experiments._p4_methods import KERNEL, SLOW, SUPERVISED, Setting, make_features
+from clusterica.experiments._p4_notes import median_similarities, similarity_note
+from clusterica.experiments._p4_stl import FoldScores, folds_note, score_folds
 from clusterica.experiments._panels import side_by_side
 from clusterica.experiments._recognition import Constants, device_name, percent, stl10
 from clusterica.experiments._result import Picture, Result
 
 NOTE = (
-    "Each head is trained on the 1,000 images of a fold and scored on the 4,000 training images outside "
-    "it, for the first {n_folds} of the ten folds. "
-    "Filters are learned from all training images without labels, and those of supervised methods from the "
-    "images of the fold. Every other patch is encoded, by the method's own codes (KICA, KSR: every fourth); "
-    "settings that are not varied are those of the paper."
+    "{n_patches:,} patches, {n_filters} filters where their number is not varied (the paper has 1600), one "
+    "patch in {stride} encoded in each direction (KICA, KSR: half as many), by the method's own codes; "
+    "weights that are not varied are those of the paper (λ = 0.01, α = 0.1, γ = 0.1). In brackets: "
+    "basis vectors with k(w, x) < 0.01 for all patches."
 )
 
 
@@ -50,7 +50,6 @@ def sweep(
     axis: str,
     n_filters: int = 400,
     n_folds: int = 5,
-    note: str = "",
 ) -> Result:
     """Score every method at every point, and draw the curves.
 
@@ -66,8 +65,6 @@ def sweep(
         Number of filters where it is not varied.
     n_folds : int, default=5
         Number of folds, of ten.
-    note : str
-        What to say besides.
     """
     train, folds, data = stl10(ctx)
     built_in = ctx.quick and ctx.data is None
@@ -78,6 +75,7 @@ def sweep(
         stride=ctx.choose(full=2, quick=1),
         n_folds=ctx.choose(full=n_folds, quick=2),
     )
+    parts = folds[: sizes.n_folds]
     jobs = [(name, point) for name, points in curves.items() for point in points]
     scores: dict[str, list[FoldScores]] = {name: [] for name in curves}
     for name, point in ctx.track(jobs, "Points"):
@@ -92,22 +90,44 @@ def sweep(
             steps=Constants().steps(),
             seed=ctx.seed,
         )
-        parts = folds[: sizes.n_folds]
         scores[name].append(score_folds(ctx, [make], train, parts, supervised=name in SUPERVISED))
     places = [point.x for point in next(iter(curves.values()))]
+    similar = median_similarities(
+        train.images,
+        kernels_of(curves),
+        patch_size=sizes.patch_size,
+        steps=Constants().steps(),
+        seed=ctx.seed,
+    )
     return Result(
         columns=(axis, *(f"{name}, {data} (%)" for name in curves)),
         rows=[
             (f"{x:g}", *(_cell(scores[name][i]) for name in curves)) for i, x in enumerate(places)
         ],
         values={
-            name: {f"{x:g}": s._asdict() for x, s in zip(places, found, strict=True)}
-            for name, found in scores.items()
+            **{
+                name: {f"{x:g}": s._asdict() for x, s in zip(places, found, strict=True)}
+                for name, found in scores.items()
+            },
+            "median k": similar,
         },
         settings={"data": data, **sizes._asdict(), "device": device_name(ctx)},
         pictures=(_picture(places, scores, axis, data),),
-        note=f"{NOTE.format(n_folds=sizes.n_folds)} {note}".strip(),
+        note=" ".join((folds_note(train, parts), sweep_note(similar, sizes._asdict()))),
     )
+
+
+def kernels_of(curves: Mapping[str, Sequence[Point]]) -> list[Setting]:
+    """Return a setting for every γ that a method uses."""
+    used = {
+        point.setting.gamma for name, points in curves.items() if name in KERNEL for point in points
+    }
+    return [Setting(gamma=gamma) for gamma in sorted(used)]
+
+
+def sweep_note(similar: Mapping[str, Mapping[str, float]], sizes: Mapping[str, Any]) -> str:
+    """Return what a figure says besides how heads are trained."""
+    return " ".join((NOTE.format(**sizes), *([similarity_note(similar)] if similar else [])))
 
 
 def _cell(scores: FoldScores) -> str:

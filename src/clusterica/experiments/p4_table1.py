@@ -14,10 +14,17 @@ from clusterica.experiments._p4_methods import (
     Setting,
     candidates,
     cells,
+    columns,
     describe,
     few_steps,
     make_features,
     share_dead,
+)
+from clusterica.experiments._p4_notes import (
+    CODES_NOTE,
+    median_similarities,
+    order_notes,
+    similarity_note,
 )
 from clusterica.experiments._recognition import (
     Constants,
@@ -30,15 +37,16 @@ from clusterica.images import ImageFeatures
 from clusterica.linear import LinearSVC
 
 NOTE = (
-    "15 images of each of 101 classes are drawn for training and 15 others are scored; the paper also "
-    "trained on 30 and scored all others. Filters, of supervised methods with labels, are learned from "
-    "the training images. Of codes the largest over 1 x 1, 2 x 2 and 4 x 4 cells is taken, as by ScSPM, "
-    "whose set-up the paper follows. The constants of contrast normalisation and whitening are chosen with "
-    "K-means by the cross-validation of its head, on training images. Settings: those of the paper, then "
-    "those that the cross-validation of the head chose among others, then these on grey and on colour "
-    "images, with patches of 6, 10 and 16 pixels, all features side by side. Filters are ten a class, for "
-    "KICA nine. Every other patch in each direction is encoded, for KSR every fourth; KICA and KSR have no "
-    "last column. Accuracy is the mean over classes. Other rows are printed as the paper has them."
+    "{n_train} images of each of {n_classes} classes are drawn for training and {n_test} others are scored; "
+    "the paper also trained on 30 and scored all others. Filters, of supervised methods with labels, are "
+    "learned from the training images. Of codes the largest over cells of the image ({grid}) is taken, as by "
+    "ScSPM, whose set-up the paper follows. The constants of contrast normalisation and whitening are chosen "
+    "with K-means by the cross-validation of its head, on training images. Settings: those of the paper, "
+    "then those that the cross-validation of the head chose among others, then these on several kinds of "
+    "images ({kinds}: colour and pixels of a patch), all features side by side. Filters are "
+    "{filters_per_class} a class, for KICA {filters_per_class_kica}. KSR encodes half as many patches in "
+    "each direction as the others; KICA and KSR have no last column. Accuracy is the mean over classes. "
+    "Quoted rows are printed as the paper has them."
 )
 PAPER = {
     "K-means": "",
@@ -138,22 +146,19 @@ def run(ctx: Context) -> Result:
         )
     )
     values: dict[str, Any] = {"constants": constants._asdict(), "validation": validation}
-    rows: list[tuple[str, ...]] = []
     for name in ctx.track(list(PAPER), "Methods"):
         with few_steps():
-            values[name] = found = _method(ctx, name, sizes, constants, halves)
-        rows.append((name, PAPER[name], *cells(found)))
+            values[name] = _method(ctx, name, sizes, constants, halves)
+    values["median k"] = median_similarities(
+        halves.train["grey"],
+        [SETTING, SETTING._replace(gamma=3.0)],
+        patch_size=sizes.patch_size,
+        steps=constants.steps(),
+        seed=ctx.seed,
+    )
     return Result(
-        columns=(
-            "Method",
-            "Paper (%)",
-            f"Ours, {grey.name}, the paper's settings (%)",
-            "Dead (%)",
-            "Settings by validation (%)",
-            "Which",
-            "Several sizes, grey and colour (%)",
-        ),
-        rows=[*rows, *((name, figure, "", "", "", "", "") for name, figure in QUOTED)],
+        columns=columns(grey.name, "Several sizes, grey and colour (%)"),
+        rows=table_rows(values),
         values=values,
         settings={
             "data": grey.name,
@@ -161,7 +166,30 @@ def run(ctx: Context) -> Result:
             **sizes._asdict(),
             "device": device_name(ctx),
         },
-        note=NOTE,
+        note=table_note(values, sizes._asdict()),
+    )
+
+
+def table_rows(values: dict[str, Any]) -> list[tuple[str, ...]]:
+    """Return the rows that the values make."""
+    rows = [(name, figure, *cells(values[name])) for name, figure in PAPER.items()]
+    return rows + [(name, figure, *[""] * 6) for name, figure in QUOTED]
+
+
+def table_note(values: dict[str, Any], sizes: dict[str, Any]) -> str:
+    """Return what the table says besides."""
+    numbers = {
+        **sizes,
+        "grid": ", ".join(f"{height} x {width}" for height, width in sizes["grid"]),
+        "kinds": ", ".join(f"{color} {size}" for color, size in sizes["kinds"]),
+    }
+    return " ".join(
+        (
+            NOTE.format(**numbers),
+            CODES_NOTE,
+            similarity_note(values["median k"]),
+            order_notes(PAPER, values),
+        )
     )
 
 

@@ -14,10 +14,17 @@ from clusterica.experiments._p4_methods import (
     Setting,
     candidates,
     cells,
+    columns,
     describe,
     few_steps,
     make_features,
     share_dead,
+)
+from clusterica.experiments._p4_notes import (
+    CODES_NOTE,
+    median_similarities,
+    order_notes,
+    similarity_note,
 )
 from clusterica.experiments._recognition import (
     Constants,
@@ -37,16 +44,16 @@ from clusterica.experiments._result import Result
 from clusterica.images import ImageFeatures
 
 NOTE = (
-    "Every row has the same patches, the same two steps before them and the same head. The constants of "
-    "contrast normalisation and whitening are chosen with triangle codes of 1600 centroids on a fifth "
-    "of the training images. Settings: those of the paper, then those that validation chose with few "
-    "filters on a part of the training images, among other weights, starts, numbers of steps and codes, "
-    "then these with patches of 5, 6, 8 and 11 pixels, 4000 filters each, one head for each size, which "
-    "also sees mirrored training images; a test image is judged by the sum of the decisions of all "
-    "heads on it and on its mirror image. C of each head is chosen on a part of the training images; the "
-    "test images are scored once. KICA and KSR have 1600 filters, also for each size, and every other patch "
-    "in each direction; KSR, whose codes take longest, has no last column. Dead: basis vectors with "
-    "k(w, x) < 0.01 for all patches. Other rows are printed as the paper has them."
+    "Every row has the same head and the same two steps before the patches, whose constants are chosen with "
+    "triangle codes on a fifth of the training images. Patches: {n_patches:,}, for KICA and KSR "
+    "{n_patches_slow:,}, for hard and triangle codes {n_patches_centroids:,}. Settings: those of the paper, "
+    "then those that validation chose with {n_tried} filters on {n_images_tried:,} training images, among "
+    "other weights, starts, numbers of steps and codes, then these with patches of {patch_sizes} pixels, "
+    "{n_filters_each} filters each, one head for each size, which also sees mirrored training images; a "
+    "test image is judged by the sum of the decisions of all heads on it and on its mirror image. C of each "
+    "head is chosen on a part of the training images; the test images are only scored. KICA and KSR have "
+    "{n_filters_slow} filters, also for each size, and every other patch in each direction; KSR, whose codes "
+    "take longest, has no last column. Quoted rows are printed as the paper has them."
 )
 QUOTED = (
     ("Sparse RBM (quoted)", "72.4"),
@@ -78,6 +85,8 @@ class Sizes(NamedTuple):
     n_filters_slow: int
     n_patches: int
     n_patches_slow: int
+    n_patches_centroids: int
+    """For hard and triangle codes."""
     patch_size: int
     patch_sizes: tuple[int, ...]
     n_filters_each: int
@@ -87,8 +96,8 @@ class Sizes(NamedTuple):
     n_images_tried: int
 
 
-FULL = Sizes(4000, 1600, 100_000, 30_000, 6, (5, 6, 8, 11), 4000, 400, 10_000)
-QUICK = Sizes(40, 20, 3000, 2000, 4, (3, 4), 20, 20, 300)
+FULL = Sizes(4000, 1600, 100_000, 30_000, 400_000, 6, (5, 6, 8, 11), 4000, 400, 10_000)
+QUICK = Sizes(40, 20, 3000, 2000, 20_000, 4, (3, 4), 20, 20, 300)
 SLOWEST = "KSR"
 """The method that is not scored with all we know."""
 
@@ -110,31 +119,49 @@ def run(ctx: Context) -> Result:
         )
     )
     values: dict[str, Any] = {"constants": constants._asdict(), "validation": validation}
-    rows: list[tuple[str, ...]] = []
-    for name, figure, encoder, n in ctx.track(CENTROIDS, "K-means"):
-        outcome = evaluate(_centroids(ctx, sizes, encoder, n, constants), split)
-        values[name] = outcome._asdict()
-        rows.append((name, figure, percent([outcome.accuracy]), "", "", "", ""))
+    for name, _, encoder, n in ctx.track(CENTROIDS, "K-means"):
+        values[name] = evaluate(_centroids(ctx, sizes, encoder, n, constants), split)._asdict()
     for name in ctx.track(("K-means", *NAMES), "Methods"):
         with few_steps():
-            values[name] = found = _method(ctx, name, sizes, split, constants)
-        label = f"{name}, soft threshold" if name == "K-means" else name
-        rows.append((label, PAPER[name], *cells(found)))
-    rows += [(name, figure, "", "", "", "", "") for name, figure in QUOTED]
+            values[name] = _method(ctx, name, sizes, split, constants)
+    values["median k"] = median_similarities(
+        split.train.images,
+        [Setting(), Setting(gamma=3.0)],
+        patch_size=sizes.patch_size,
+        steps=constants.steps(),
+        seed=ctx.seed,
+    )
     return Result(
-        columns=(
-            "Method",
-            "Paper (%)",
-            f"Ours, {split.name}, the paper's settings (%)",
-            "Dead (%)",
-            "Settings by validation (%)",
-            "Which",
-            "Several sizes, mirrored (%)",
-        ),
-        rows=rows,
+        columns=columns(split.name, "Several sizes, mirrored (%)"),
+        rows=table_rows(values),
         values=values,
         settings={"data": split.name, **sizes._asdict(), "device": device_name(ctx)},
-        note=NOTE,
+        note=table_note(values, sizes._asdict()),
+    )
+
+
+def table_rows(values: dict[str, Any]) -> list[tuple[str, ...]]:
+    """Return the rows that the values make."""
+    rows: list[tuple[str, ...]] = [
+        (name, figure, percent([values[name]["accuracy"]]), "", "", "", "", "")
+        for name, figure, _, _ in CENTROIDS
+    ]
+    for name in ("K-means", *NAMES):
+        label = f"{name}, soft threshold" if name == "K-means" else name
+        rows.append((label, PAPER[name], *cells(values[name])))
+    return rows + [(name, figure, *[""] * 6) for name, figure in QUOTED]
+
+
+def table_note(values: dict[str, Any], sizes: dict[str, Any]) -> str:
+    """Return what the table says besides."""
+    numbers = {**sizes, "patch_sizes": ", ".join(map(str, sizes["patch_sizes"]))}
+    return " ".join(
+        (
+            NOTE.format(**numbers),
+            CODES_NOTE,
+            similarity_note(values["median k"]),
+            order_notes(PAPER, values),
+        )
     )
 
 
@@ -144,7 +171,7 @@ def _centroids(
     return ImageFeatures(
         ctx.choose(full=n_filters, quick=40),
         patch_size=sizes.patch_size,
-        n_patches=ctx.choose(full=400_000, quick=20_000),
+        n_patches=sizes.n_patches_centroids,
         learner=KMeans(
             init="gaussian", max_iter=ctx.choose(full=50, quick=10), compute_labels=False
         ),

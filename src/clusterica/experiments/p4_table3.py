@@ -19,24 +19,27 @@ from clusterica.experiments._p4_methods import (
     candidates,
     describe,
     make_features,
+    percent_dead,
 )
-from clusterica.experiments._p4_stl import FoldScores, score_folds
+from clusterica.experiments._p4_notes import (
+    CODES_NOTE,
+    median_similarities,
+    order_note,
+    similarity_note,
+)
+from clusterica.experiments._p4_stl import FoldScores, folds_note, score_folds
 from clusterica.experiments._recognition import POOLINGS, Constants, device_name, percent, stl10
 from clusterica.experiments._registry import experiment
 from clusterica.experiments._result import Result
 from clusterica.images import ImageFeatures
 
 NOTE = (
-    "Each head is trained on the 1,000 images of a fold, with C chosen on parts of them, and scored on "
-    "the 4,000 training images outside it; the paper scored the test images. Filters are learned from "
-    "all 5,000 training images without labels, and those of supervised methods from the images of the "
-    "fold. Settings: those of the paper, then those that cross-validation inside the fold chose among "
-    "them and others, one of which pools as in P1-table2, for supervised methods the choice of the first "
-    "fold for RICA or kRICA. KICA and KSR encode every fourth patch in each direction, the others every "
-    "other one. Raw pixels are those of the images at full size. The models "
-    "of all folds are written beside the table, "
-    "as P4-table3-kRICA-fold0.safetensors and so on: clusterica.load reads one, and its predict takes "
-    "images of shape (n, 96, 96, 3)."
+    "Settings: those of the paper, then those that cross-validation inside the fold chose among them and "
+    "others, one of which pools as in P1-table2, for supervised methods the choice of the first fold for "
+    "RICA or kRICA. {n_filters} filters from {n_patches:,} patches. KICA and KSR encode one patch in "
+    "{stride_slow} in each direction, the others one in {stride}. Raw pixels are those of the images at "
+    "full size. The models of all folds are written beside the table, as "
+    "P4-table3-kRICA-fold0.safetensors and so on: clusterica.load reads one, and its predict takes images."
 )
 PAPER = {
     "Raw pixels": "31.8",
@@ -112,33 +115,69 @@ def run(ctx: Context) -> Result:
             name=f"P4-table3-{_short(name)}",
         )
         choices[name] = settings[scores[name].chosen[0]]
-    rows = [
-        (
-            name,
-            PAPER[name],
-            percent(scores[name].first),
-            _percent(scores[name].dead),
-            percent(scores[name].accuracies),
-            _words(name, choices[name]),
-        )
-        for name in PAPER
-    ]
-    return Result(
-        columns=(
-            "Method",
-            "Paper (%)",
-            f"Ours, {data}, the paper's settings (%)",
-            "Dead (%)",
-            "Settings by validation (%)",
-            "Which, in the first fold",
+    values = {
+        "scores": {name: found._asdict() for name, found in scores.items()},
+        "choices": {name: _words(name, choice) for name, choice in choices.items()},
+        "median k": median_similarities(
+            train.images,
+            [Setting(), Setting(gamma=3.0)],
+            patch_size=sizes.patch_size,
+            steps=Constants().steps(),
+            seed=ctx.seed,
         ),
-        rows=rows,
-        values={
-            "scores": {name: found._asdict() for name, found in scores.items()},
-            "choices": {name: _words(name, choice) for name, choice in choices.items()},
-        },
+    }
+    return Result(
+        columns=table_columns(data),
+        rows=table_rows(values),
+        values=values,
         settings={"data": data, **sizes._asdict(), "device": device_name(ctx)},
-        note=NOTE,
+        note=f"{folds_note(train, folds)} {table_note(values, sizes._asdict())}",
+    )
+
+
+def table_columns(data: str) -> tuple[str, ...]:
+    """Return the names of the columns."""
+    return (
+        "Method",
+        "Paper (%)",
+        f"Ours, {data}, the paper's settings (%)",
+        "Dead (%)",
+        "Settings by validation (%)",
+        "Dead (%), in the first fold",
+        "Which, in the first fold",
+    )
+
+
+def table_rows(values: dict[str, Any]) -> list[tuple[str, ...]]:
+    """Return the rows that the values make."""
+    rows: list[tuple[str, ...]] = []
+    for name, figure in PAPER.items():
+        found = FoldScores(**values["scores"][name])
+        first, best = (found.dead[i] if found.dead else None for i in (0, found.chosen[0]))
+        rows.append(
+            (
+                name,
+                figure,
+                percent(found.first),
+                percent_dead(first),
+                percent(found.accuracies),
+                percent_dead(best),
+                values["choices"][name],
+            )
+        )
+    return rows
+
+
+def table_note(values: dict[str, Any], sizes: dict[str, Any]) -> str:
+    """Return what the table says besides how heads are trained."""
+    ours = {name: float(np.mean(values["scores"][name]["accuracies"])) for name in PAPER}
+    return " ".join(
+        (
+            NOTE.format(**sizes),
+            CODES_NOTE,
+            similarity_note(values["median k"]),
+            order_note(PAPER, ours, "with settings by validation"),
+        )
     )
 
 
@@ -192,7 +231,3 @@ def _words(name: str, setting: Setting | None) -> str:
 
 def _short(name: str) -> str:
     return name.replace(", ", "-").replace(" ", "-")
-
-
-def _percent(shares: list[float]) -> str:
-    return f"{100 * shares[0]:.0f}" if shares else ""

@@ -1,0 +1,108 @@
+"""What the tables of P4 say besides their figures: how alike patches are, and whether its order holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from clusterica.arrays import to_host
+from clusterica.experiments._p4_methods import Setting
+from clusterica.images import sample_patches
+from clusterica.ops.kernels import make_kernel
+from clusterica.ops.linalg import unit_rows
+
+CODES_NOTE = (
+    "Own codes are k(w, x) of kRICA and d-kRICA, the codes of KICA and KSR, W x of the others, each sign a "
+    "feature; threshold t: what the responses to the basis exceed t by, of both signs, whatever learned it. "
+    "Dead: basis vectors with k(w, x) < 0.01 for all patches."
+)
+_PATCHES = 4000
+_PAIRS = 1000  # squared
+
+
+def median_similarities(
+    images: Any,
+    settings: Sequence[Setting],
+    *,
+    patch_size: int,
+    steps: Mapping[str, Any],
+    seed: int,
+) -> dict[str, dict[str, float]]:
+    """Return the median k of two patches for every kernel, of unit length and before they are scaled to it.
+
+    Parameters
+    ----------
+    images : array or list of images
+        Where patches are cut from.
+    settings : sequence of Setting
+        Their kernels are used.
+    patch_size : int
+        Side of a patch.
+    steps : mapping
+        The normaliser and the whitener.
+    seed : int
+        Seed of the draw.
+    """
+    patches = sample_patches(images, _PATCHES, patch_size=patch_size, random_state=seed)
+    white = to_host(patches)
+    for step in ("normalizer", "whitener"):
+        white = clone(steps[step]).fit_transform(white)
+    unit = unit_rows(white)
+    found = {}
+    for setting in settings:
+        kernel = make_kernel(setting.kernel, gamma=setting.gamma)
+        name = f"γ = {setting.gamma:g}" if setting.kernel == "rbf" else setting.kernel
+        found[name] = {"unit length": _median(kernel, unit)}
+        if setting.kernel == "rbf":
+            found[name]["not scaled"] = _median(kernel, white)
+    return found
+
+
+def _median(kernel: Any, rows: np.ndarray) -> float:
+    return float(np.median(kernel(rows[:_PAIRS], rows[-_PAIRS:])))
+
+
+def similarity_note(found: Mapping[str, Mapping[str, float]]) -> str:
+    """Return the median similarities in words."""
+    words = [f"{medians['unit length']:.2g} ({name})" for name, medians in found.items()]
+    plain = [f"{m['not scaled']:.2g}" for m in found.values() if "not scaled" in m]
+    before = f"; before they are scaled {', '.join(plain)}" if plain else ""
+    return f"Median k of two patches of unit length: {', '.join(words)}{before}."
+
+
+def order_note(paper: Mapping[str, str], ours: Mapping[str, float], where: str) -> str:
+    """Return in words whether our figures have the order of the paper's.
+
+    Parameters
+    ----------
+    paper : mapping of str to str
+        Figures of the paper in percent; empty where it has none.
+    ours : mapping of str to float
+        Our accuracies.
+    where : str
+        Which figures these are.
+    """
+    figures = {name: float(figure) for name, figure in paper.items() if figure and name in ours}
+    pairs = [(a, b) for a, b in combinations(figures, 2) if figures[a] != figures[b]]
+    n_kept = sum((figures[a] > figures[b]) == (ours[a] > ours[b]) for a, b in pairs)
+    ranking = ", ".join(
+        f"{name} {100 * ours[name]:.1f}" for name in sorted(ours, key=lambda n: -ours[n])
+    )
+    verdict = "holds" if n_kept == len(pairs) else "does not hold"
+    return (
+        f"The paper's order {verdict} {where}: {ranking}; {n_kept} of {len(pairs)} pairs of rows stand as "
+        "in the paper."
+    )
+
+
+def order_notes(paper: Mapping[str, str], values: Mapping[str, Any]) -> str:
+    """Return whether the paper's order holds, by validation and with all we know."""
+    wheres = {"best": "with settings by validation", "several": "in the last column"}
+    return " ".join(
+        order_note(paper, {n: values[n][key]["accuracy"] for n in paper if key in values[n]}, where)
+        for key, where in wheres.items()
+    )
