@@ -17,6 +17,7 @@ from clusterica.datasets import make_sparse_sources
 from clusterica.ica import ClusterICA, Derivatives, Exponential, LogCosh, SmoothedLaplace
 from clusterica.ica._likelihood import maximize_likelihood
 from clusterica.metrics import amari_distance, recovery_distance
+from clusterica.ops.contrast import Quartic
 from clusterica.preprocessing import Whitener
 
 
@@ -396,6 +397,15 @@ def test_centroids_that_say_nothing(mixed, centers, what):
 def test_equal_rows(whitener):
     with pytest.raises(ValueError, match=r"all rows are equal.*give rows that differ"):
         ClusterICA(whitener=whitener).fit(np.full((100, 3), 2.0))
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:.*look Gaussian")
+def test_a_law_of_light_tails_is_told(mixed):
+    with pytest.warns(UserWarning, match=r"refine=Quartic\(.*\) is the law of .* lighter tails"):
+        ClusterICA(refine=Quartic(), random_state=0).fit(mixed[0])
+    with pytest.raises(ValueError, match="can't tell them apart"):
+        ClusterICA(refine=lambda y: (y**2 / 2, y, 1 + 0 * y)).fit(mixed[0])
 
 
 def test_a_bounded_contrast_has_no_likelihood(mixed):

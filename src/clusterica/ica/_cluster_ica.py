@@ -34,9 +34,10 @@ from clusterica.ica._centroids import centroids_of, prepared, white_rows, white_
 from clusterica.ica._fold import fold, fold_overcomplete
 from clusterica.ica._likelihood import check_density, maximize_likelihood
 from clusterica.ica._whitening import fit_whitener, warn_of_few_rows
-from clusterica.ops.contrast import Contrast, SmoothedLaplace, check_contrast
+from clusterica.ops.contrast import Contrast, SmoothedLaplace
 from clusterica.ops.linalg import combine, polar_factor, project, unit_rows
 from clusterica.ops.moments import response_moments, winning_energies
+from clusterica.ops.pursuit import orient
 from clusterica.optim import Progress, fit_progress
 from clusterica.preprocessing import Whitener
 from clusterica.preprocessing._map import apply_map
@@ -369,8 +370,16 @@ class ClusterICA(
             return None
         if isinstance(self.refine, str):
             return SmoothedLaplace()
-        check_contrast(self.refine)
+        light_tails = orient(self.refine).sign > 0
         check_density(self.refine)
+        if light_tails:
+            warnings.warn(
+                f"refine={self.refine!r} is the law of sources with lighter tails than a Gaussian, and "
+                "clusters lie along sparse ones, which have heavier tails: its likelihood leads away from them; "
+                "use refine='ml' or LogCosh()",
+                UserWarning,
+                stacklevel=4,
+            )
         return self.refine
 
     def _unmixing(
