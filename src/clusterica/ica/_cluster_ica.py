@@ -375,8 +375,8 @@ class ClusterICA(
         if light_tails:
             warnings.warn(
                 f"refine={self.refine!r} is the law of sources with lighter tails than a Gaussian, and "
-                "clusters lie along sparse ones, which have heavier tails: its likelihood leads away from them; "
-                "use refine='ml' or LogCosh()",
+                "clusters lie along sparse ones, which have heavier tails: its likelihood leads away from "
+                "them; use refine='ml' or LogCosh()",
                 UserWarning,
                 stacklevel=4,
             )
