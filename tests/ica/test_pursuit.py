@@ -98,7 +98,7 @@ def test_every_direction_has_the_contrast_that_it_is_said_to_have(objective, con
         oriented = orient(contrast)
         told = oriented.told(oriented.excess(oriented.contrast(P)[0].mean(axis=0)))
         np.testing.assert_allclose(model.objective_, told, atol=1e-9)
-        np.testing.assert_allclose(np.corrcoef(P.T), np.eye(4), atol=1e-9)
+        np.testing.assert_allclose(np.corrcoef(P.T), np.eye(4), atol=1e-7)
 
 
 def test_attributes(contrast):
@@ -470,5 +470,5 @@ class TestInterface:
 def test_gaussian_rows_in_many_dimensions_are_told(objective, n, d):
     """The largest kurtosis is then that of a few rows which a direction picks out."""
     X = np.random.default_rng(0).normal(size=(n, d))
-    with pytest.warns(UserWarning, match="no super-Gaussian direction was found"):
+    with pytest.warns(UserWarning, match=r"no .* direction was found"):
         KurtosisPursuit(objective=objective, n_init=4, random_state=0).fit(X)

@@ -76,14 +76,8 @@ MODELS = {
     "KernelSparseCoding": KernelSparseCoding(3, sparsity=0.5, tol=0.01, random_state=0),
     "OMPEncoder": OMPEncoder(ATOMS, n_nonzero=2),
     "KurtosisPursuit": KurtosisPursuit(objective="max", random_state=0),
-    "RICA": RICA(
-        6,
-        penalty=LogCosh(2.0),
-        pooling=TorusPooling((6,)),
-        signs=[1] * 6,
-        random_state=0,
-        tol=1e-3,
-    ),
+    "RICA": RICA(6, penalty=LogCosh(2.0), signs=[1] * 6, random_state=0, tol=1e-3),
+    "RICA with pools": RICA(6, pooling=TorusPooling((6,)), random_state=0, tol=1e-3),
     "Pipeline": make_pipeline(StandardScaler(), Whitener(eps=0.0), CosineKMeans(random_state=0)),
 }
 

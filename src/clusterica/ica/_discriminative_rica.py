@@ -57,7 +57,7 @@ class DiscriminativeRICA(BaseRICA):
         same for all bases of white data.
     init : {"gaussian", "k-means"} or array-like of shape (n_components, n_features), default="gaussian"
         Where to begin, ordered by class; "k-means" clusters every class apart.
-    max_iter : int, default=200
+    max_iter : int, default=500
         Most steps of L-BFGS.
     tol : float, default=1e-7
         Convergence: the relative change of the objective, and of the squared length of W, in a step.
@@ -137,7 +137,7 @@ class DiscriminativeRICA(BaseRICA):
         pooling: Any = None,
         unit_norm: bool | str = "tight",
         init: Any = "gaussian",
-        max_iter: int = 200,
+        max_iter: int = 500,
         tol: float = 1e-7,
         random_state: Any = None,
     ) -> None:

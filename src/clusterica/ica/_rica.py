@@ -61,7 +61,7 @@ class RICA(BaseRICA):
         Where to begin: at random directions, at those in which the data clusters, or at given ones. Far from
         the end of the descent an overcomplete basis is as varied as its start; at the end many filters are
         copies of others.
-    max_iter : int, default=200
+    max_iter : int, default=500
         Most steps of L-BFGS.
     tol : float, default=1e-7
         Convergence: the relative change of the objective, and of the squared length of W, in a step.
@@ -134,7 +134,7 @@ class RICA(BaseRICA):
         signs: Any = None,
         unit_norm: bool | str = "tight",
         init: Any = "gaussian",
-        max_iter: int = 200,
+        max_iter: int = 500,
         tol: float = 1e-7,
         random_state: Any = None,
     ) -> None:
