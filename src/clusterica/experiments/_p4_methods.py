@@ -180,22 +180,22 @@ def percent_dead(share: float | None) -> str:
     return "" if share is None else f"{100 * share:.0f}"
 
 
-def columns(data: str, last: str) -> tuple[str, ...]:
-    """Return the columns of a table that `cells` fill, the method and the paper's figure before them."""
+def first_columns(data: str) -> tuple[str, ...]:
+    """Return the columns with which the tables of methods begin."""
     return (
         "Method",
         "Paper (%)",
         f"Ours, {data}, the paper's settings (%)",
         "Dead (%)",
         "Settings by validation (%)",
-        "Dead (%)",
-        "Which",
-        last,
     )
 
 
 def cells(found: dict[str, Any]) -> tuple[str, ...]:
-    """Return what a table prints of a method: with the paper's settings, with the best, with all we know."""
+    """Return what a table prints of a method: with the paper's settings, with the best, with all we know.
+
+    The first of them belong to `first_columns`, after the method and the paper's figure.
+    """
     several = found.get("several")
     return (
         percent([found["paper"]["accuracy"]]),

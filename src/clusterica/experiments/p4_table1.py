@@ -14,9 +14,9 @@ from clusterica.experiments._p4_methods import (
     Setting,
     candidates,
     cells,
-    columns,
     describe,
     few_steps,
+    first_columns,
     make_features,
     share_dead,
 )
@@ -157,7 +157,12 @@ def run(ctx: Context) -> Result:
         seed=ctx.seed,
     )
     return Result(
-        columns=columns(grey.name, "Several sizes, grey and colour (%)"),
+        columns=(
+            *first_columns(grey.name),
+            "Dead (%)",
+            "Which",
+            "Several sizes, grey and colour (%)",
+        ),
         rows=table_rows(values),
         values=values,
         settings={

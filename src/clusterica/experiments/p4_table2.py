@@ -14,9 +14,9 @@ from clusterica.experiments._p4_methods import (
     Setting,
     candidates,
     cells,
-    columns,
     describe,
     few_steps,
+    first_columns,
     make_features,
     share_dead,
 )
@@ -132,7 +132,7 @@ def run(ctx: Context) -> Result:
         seed=ctx.seed,
     )
     return Result(
-        columns=columns(split.name, "Several sizes, mirrored (%)"),
+        columns=(*first_columns(split.name), "Dead (%)", "Which", "Several sizes, mirrored (%)"),
         rows=table_rows(values),
         values=values,
         settings={"data": split.name, **sizes._asdict(), "device": device_name(ctx)},

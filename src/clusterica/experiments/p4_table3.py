@@ -18,6 +18,7 @@ from clusterica.experiments._p4_methods import (
     Setting,
     candidates,
     describe,
+    first_columns,
     make_features,
     percent_dead,
 )
@@ -127,24 +128,11 @@ def run(ctx: Context) -> Result:
         ),
     }
     return Result(
-        columns=table_columns(data),
+        columns=(*first_columns(data), "Dead (%), in the first fold", "Which, in the first fold"),
         rows=table_rows(values),
         values=values,
         settings={"data": data, **sizes._asdict(), "device": device_name(ctx)},
         note=f"{folds_note(train, folds)} {table_note(values, sizes._asdict())}",
-    )
-
-
-def table_columns(data: str) -> tuple[str, ...]:
-    """Return the names of the columns."""
-    return (
-        "Method",
-        "Paper (%)",
-        f"Ours, {data}, the paper's settings (%)",
-        "Dead (%)",
-        "Settings by validation (%)",
-        "Dead (%), in the first fold",
-        "Which, in the first fold",
     )
 
 
