@@ -190,10 +190,10 @@ def table_note(values: dict[str, Any], sizes: dict[str, Any]) -> str:
     }
     return " ".join(
         (
+            order_notes(PAPER, values),
             NOTE.format(**numbers),
             CODES_NOTE,
             similarity_note(values["median k"]),
-            order_notes(PAPER, values),
         )
     )
 

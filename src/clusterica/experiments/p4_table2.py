@@ -157,10 +157,10 @@ def table_note(values: dict[str, Any], sizes: dict[str, Any]) -> str:
     numbers = {**sizes, "patch_sizes": ", ".join(map(str, sizes["patch_sizes"]))}
     return " ".join(
         (
+            order_notes(PAPER, values),
             NOTE.format(**numbers),
             CODES_NOTE,
             similarity_note(values["median k"]),
-            order_notes(PAPER, values),
         )
     )
 

@@ -132,7 +132,7 @@ def run(ctx: Context) -> Result:
         rows=table_rows(values),
         values=values,
         settings={"data": data, **sizes._asdict(), "device": device_name(ctx)},
-        note=f"{folds_note(train, folds)} {table_note(values, sizes._asdict())}",
+        note=f"{table_note(values, sizes._asdict())} {folds_note(train, folds)}",
     )
 
 
@@ -161,10 +161,10 @@ def table_note(values: dict[str, Any], sizes: dict[str, Any]) -> str:
     ours = {name: float(np.mean(values["scores"][name]["accuracies"])) for name in PAPER}
     return " ".join(
         (
+            order_note(PAPER, ours, "with settings by validation"),
             NOTE.format(**sizes),
             CODES_NOTE,
             similarity_note(values["median k"]),
-            order_note(PAPER, ours, "with settings by validation"),
         )
     )
 

@@ -93,7 +93,7 @@ def run(ctx: Context) -> Result:
         rows=table_rows(values),
         values=values,
         settings={"data": data, **told, "device": device_name(ctx)},
-        note=f"{folds_note(train, folds[:n_folds])} {table_note(values, told)}",
+        note=f"{table_note(values, told)} {folds_note(train, folds[:n_folds])}",
     )
 
 
@@ -125,4 +125,4 @@ def table_note(values: dict[str, Any], sizes: dict[str, Any]) -> str:
     for method in METHODS:
         ours = {k: float(np.mean(values["scores"][k][method]["accuracies"])) for k in PAPER}
         orders.append(order_note(PAPER, ours, f"for {method}"))
-    return " ".join((NOTE.format(**sizes), *orders))
+    return " ".join((*orders, NOTE.format(**sizes)))
