@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterica.arrays import as_rows, map_reduce, to_host
-from clusterica.ops.moments import Moments, about_mean, energy, merge, moments
+from clusterica.ops.moments import Moments, about_mean, energy, merge, moments, winning_energies
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -32,6 +32,17 @@ def test_mean_and_products_about_any_point(put, rng, about):
     np.testing.assert_allclose(to_host(second), 49 * np.cov(X.T), rtol=1e-8, atol=1e-6)
     np.testing.assert_array_equal(to_host(second), to_host(second).T)
     assert float(n) == 50
+
+
+@pytest.mark.parametrize("n", [20, 5000])
+def test_every_row_gives_its_energy_to_the_largest_response(put, rng, n):
+    X, B, mean = rng.normal(size=(n, 3)), rng.normal(size=(7, 3)), rng.normal(size=3)
+    expected = np.zeros(7)
+    for x in X:
+        responses = B @ (x - mean)
+        expected[responses.argmax()] += responses.max() ** 2
+    (found,) = winning_energies(put(X), put(B), put(mean))
+    np.testing.assert_allclose(to_host(found), expected, rtol=1e-10)
 
 
 def centred_moments(X):
