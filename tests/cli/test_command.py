@@ -56,7 +56,7 @@ def test_help_of_a_command(command):
 def test_list(command):
     code, out, _ = command("reproduce", "--list")
     assert code == 0
-    for text in ("P1-fig1", "P1-fig2", "Coates & Ng 2012"):
+    for text in ("P1-fig1", "P1-fig2", "Coates & Ng 2012", "--data --device"):
         assert text in out
 
 
@@ -86,6 +86,45 @@ def test_output_that_is_a_file(command, tmp_path):
     assert code == 1
     assert "cannot write to taken" in err
     assert "--output" in err
+
+
+def test_output_that_takes_no_files(command, monkeypatch):
+    """Noticed before the work, not after it."""
+
+    def refuse(*args, **kwargs):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("clusterica.cli._running.TemporaryFile", refuse)
+    monkeypatch.setattr("clusterica.cli._running.run", lambda *a, **k: pytest.fail("it ran"))
+    code, _, err = command("reproduce", "P1-fig1", "--quick")
+    assert code == 1
+    assert "cannot write to clusterica-results: Permission denied. Choose a folder" in err
+
+
+@pytest.mark.parametrize("words", [("--data", "."), ("--device", "cpu")])
+def test_options_that_an_experiment_does_not_use(command, words):
+    code, _, err = command("reproduce", "P2-iris", "--quick", *words)
+    assert code == 2
+    assert f"P2-iris does not use {words[0]}; leave it out." in err
+
+
+def test_a_device_that_is_not_there(command):
+    pytest.importorskip("torch")
+    code, _, err = command("reproduce", "P1-table1", "--quick", "--device", "bogus")
+    assert code == 1
+    assert "bogus" in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("kind", [ValueError, ImportError, FileNotFoundError])
+def test_errors_take_one_line(command, monkeypatch, kind):
+    def fail(*args, **kwargs):
+        raise kind("the file is not the official one")
+
+    monkeypatch.setattr("clusterica.cli._running.run", fail)
+    code, _, err = command("reproduce", "P1-table1", "--quick")
+    assert code == 1
+    assert "P1-table1 stopped: the file is not the official one" in err
 
 
 def test_missing_matplotlib(command, monkeypatch):

@@ -275,8 +275,11 @@ def test_no_image_at_all(tmp_path):
 
 
 def test_not_a_folder(tmp_path):
-    with pytest.raises(NotADirectoryError, match="nowhere is not a folder"):
+    with pytest.raises(FileNotFoundError, match="nowhere does not exist; pass a folder"):
         load_image_folder(tmp_path / "nowhere")
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError, match="file is not a folder"):
+        load_image_folder(tmp_path / "file")
 
 
 @pytest.mark.parametrize(

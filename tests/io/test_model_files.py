@@ -11,6 +11,7 @@ from importlib import import_module
 
 import numpy as np
 import pytest
+import safetensors.numpy
 import sklearn.cluster
 from numpy.testing import assert_array_equal
 from sklearn.base import BaseEstimator
@@ -304,6 +305,38 @@ def test_a_file_of_something_else(tmp_path):
         clusterica.load(tmp_path / "m")
     with pytest.raises(FileNotFoundError, match="no model file"):
         clusterica.load(tmp_path / "absent")
+    with pytest.raises(IsADirectoryError, match="is a folder; give the name of a model file"):
+        clusterica.load(tmp_path)
+    safetensors.numpy.save_file({"a": np.ones(3)}, tmp_path / "other")
+    with pytest.raises(
+        ValueError, match=r"is a safetensors file, but no model that clusterica\.save"
+    ):
+        clusterica.load(tmp_path / "other")
+
+
+def test_a_file_that_lacks_an_attribute(model_file):
+    rewritten(model_file, lambda d: d["model"].pop("fitted", None) or d.pop("model"))
+    with pytest.raises(ValueError, match=r"is missing.*copy it again"):
+        clusterica.load(model_file)
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o077])
+def test_others_may_read_a_model_as_any_new_file(X, tmp_path, mask):
+    before = os.umask(mask)
+    try:
+        path = clusterica.save(Whitener().fit(X), tmp_path / "m")
+    finally:
+        os.umask(before)
+    assert path.stat().st_mode & 0o777 == 0o666 & ~mask
+
+
+def test_places_that_take_no_file(X, tmp_path):
+    model = Whitener().fit(X)
+    with pytest.raises(OSError, match="is a folder; give the name of a file"):
+        clusterica.save(model, tmp_path)
+    with pytest.raises(OSError, match=r"absent, which is not there; give the name of a file"):
+        clusterica.save(model, tmp_path / "absent" / "m")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_newer_format(model_file):

@@ -231,7 +231,7 @@ class StreamedRows(Rows):
         self._rows = rows
         self.n_rows, self.n_features, self.dtype = rows.n_rows, rows.n_features, rows.dtype
         self.reference, self.indexable = rows.reference, rows.indexable
-        self._anchor = _on_torch_device(np.empty(0, rows.dtype), device)
+        self._anchor = on_torch_device(np.empty(0, rows.dtype), device)
 
     @property
     def on_host(self) -> bool:
@@ -327,7 +327,8 @@ def _on_host(load: Callable[[], Array]) -> Array:
     return to_host(load())
 
 
-def _on_torch_device(X: np.ndarray, device: str) -> Array:
+def on_torch_device(X: np.ndarray, device: str) -> Array:
+    """Return a tensor on a device, or say why there is none."""
     try:
         import torch
     except ImportError as error:

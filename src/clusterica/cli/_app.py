@@ -19,6 +19,7 @@ app = App(
     name="clusterica",
     help="Learn features from unlabeled data, where clustering and ICA are two sides of one thing.",
     version=__version__,
+    suppress_keyboard_interrupt=False,  # main says so instead
 )
 
 
@@ -63,15 +64,17 @@ def reproduce(
     list_
         List the experiments and stop.
     quick
-        A smaller version, for a result in a few seconds.
+        A smaller version, for a result in seconds, or a minute or two: less data, smaller models, and where
+        there is no --data, digits of scikit-learn in place of other images.
     output
         Folder for NAME.json and NAME.png.
     seed
         Seed of everything random.
     data
-        Folder with the official files of CIFAR-10, STL-10 and others, for experiments on real images.
+        Folder with the official files of CIFAR-10, STL-10 and Caltech-101, or with the images of BSDS500,
+        for experiments on real images; --list says which take it.
     device
-        Torch device to work on, such as cuda, where the experiment supports it.
+        Torch device to work on, such as cuda; --list says which experiments take it.
     """
     from clusterica.cli._reproduce import list_experiments, run_one
 

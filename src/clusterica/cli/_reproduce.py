@@ -13,8 +13,11 @@ from clusterica.experiments import available
 
 def list_experiments() -> None:
     """Print the experiments by name, with their papers."""
-    rows = [(entry.name, entry.title, entry.paper) for entry in available()]
-    show_table(Console(highlight=False), rows, ("Name", "What", "Paper"))
+    rows = [
+        (entry.name, entry.title, entry.paper, " ".join(f"--{option}" for option in entry.options))
+        for entry in available()
+    ]
+    show_table(Console(highlight=False), rows, ("Name", "What", "Paper", "Options"))
 
 
 def run_one(
@@ -22,7 +25,7 @@ def run_one(
 ) -> None:
     """Run one experiment, print its table and where its files are."""
     console = Console(highlight=False)
-    experiment = ready(name, output=output)
+    experiment = ready(name, output=output, data=data, device=device)
     outcome = run_watched(
         experiment,
         console=console,
@@ -35,5 +38,9 @@ def run_one(
     console.print(f"\n{experiment.paper}\n{experiment.claim}\n", markup=False)
     show_table(console, outcome.result.rows, outcome.result.columns)
     console.print(f"{outcome.result.note}\n", style="dim", markup=False)
+    if quick:
+        console.print(
+            "A quick run: less data and smaller models, not to be compared with the paper's figures.\n"
+        )
     for path in (outcome.json_path, *outcome.picture_paths):
         console.print(str(path), soft_wrap=True, markup=False)

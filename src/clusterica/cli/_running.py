@@ -4,28 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 from rich.progress import track
 
+from clusterica.arrays._rows import on_torch_device
 from clusterica.cli._console import stop
 from clusterica.display import check_matplotlib
 from clusterica.experiments import Experiment, Outcome, find, run
 
 
-def ready(name: str, *, output: Path) -> Experiment:
-    """Find an experiment and make its folder, or stop with what is amiss."""
+def ready(
+    name: str, *, output: Path, data: Path | None = None, device: str | None = None
+) -> Experiment:
+    """Find an experiment, try its options and make its folder, or stop with what is amiss."""
     try:
         experiment = find(name)
     except LookupError as error:
         stop(str(error), code=2)
+    for option, value in (("data", data), ("device", device)):
+        if value is not None and option not in experiment.options:
+            stop(f"{experiment.name} does not use --{option}; leave it out.", code=2)
     try:
         if experiment.draws:
             check_matplotlib(f"Experiment {experiment.name}")
-        output.mkdir(parents=True, exist_ok=True)
-    except ImportError as error:
+        if device is not None:
+            on_torch_device(np.empty(0), device)  # says whether it is there
+    except (ImportError, ValueError) as error:
         stop(str(error))
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=output):
+            pass  # says whether it takes files
     except OSError as error:
         stop(f"cannot write to {output}: {error.strerror}. Choose a folder with --output.")
     return experiment
@@ -63,7 +76,8 @@ def run_watched(
             data=data,
             device=device,
         )
-    except OSError as error:
-        stop(f"{experiment.name} could not read or write a file: {error}")
+    except (OSError, ValueError, ImportError) as error:
+        where = " Official files are looked for in the folder of --data." if data is None else ""
+        stop(f"{experiment.name} stopped: {error}{where if isinstance(error, OSError) else ''}")
     console.print(f"done in {outcome.seconds:.1f} s", style="dim")
     return outcome

@@ -75,6 +75,10 @@ def load_image_folder(
     """
     import_pillow("load_image_folder")
     folder = Path(path).expanduser()
+    if not folder.exists():
+        raise FileNotFoundError(
+            f"{folder} does not exist; pass a folder that holds folders of images."
+        )
     if not folder.is_dir():
         raise NotADirectoryError(
             f"{folder} is not a folder; pass one that holds folders of images."

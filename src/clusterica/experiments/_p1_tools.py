@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from clusterica.arrays._rows import on_torch_device
 from clusterica.display import tile_images
 from clusterica.experiments._context import Context
 
@@ -30,11 +31,7 @@ def place(ctx: Context, X: np.ndarray) -> Any:
     -------
     ndarray or torch tensor
     """
-    if ctx.device is None:
-        return X
-    import torch
-
-    return torch.asarray(X, device=ctx.device)
+    return X if ctx.device is None else on_torch_device(X, ctx.device)
 
 
 def panel_grid(

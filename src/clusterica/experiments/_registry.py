@@ -32,10 +32,18 @@ class Experiment(NamedTuple):
     """The function that repeats it."""
     draws: bool = True
     """Whether it makes pictures, and so needs matplotlib."""
+    options: tuple[str, ...] = ()
+    """Which of "data" and "device" it reads."""
 
 
 def experiment(
-    name: str, *, title: str, paper: str, claim: str, draws: bool = True
+    name: str,
+    *,
+    title: str,
+    paper: str,
+    claim: str,
+    draws: bool = True,
+    options: tuple[str, ...] = (),
 ) -> Callable[[Run], Run]:
     """Register the decorated function as an experiment.
 
@@ -51,6 +59,8 @@ def experiment(
         What the paper says it shows.
     draws : bool, default=True
         Whether it makes pictures, and so needs matplotlib.
+    options : tuple of str, default=()
+        Which of "data" and "device" it reads.
 
     Returns
     -------
@@ -65,7 +75,7 @@ def experiment(
                 f"experiment {name!r} is already registered by {known.run.__module__}; "
                 "give the new one another name."
             )
-        _registered[name.lower()] = Experiment(name, title, paper, claim, run, draws)
+        _registered[name.lower()] = Experiment(name, title, paper, claim, run, draws, options)
         return run
 
     return register

@@ -89,6 +89,7 @@ Curves = dict[int, dict[str, list[Point]]]  # by dimension and learner
     claim="As the dimension increases, K-means needs increasingly large quantities of data to find sparse "
     "directions; sparse coding finds them with 10,000 examples. Without whitening or with too few "
     "examples K-means performs poorly.",
+    options=("device",),
 )
 def run(ctx: Context) -> Result:
     """Learn from more and more examples, in more and more dimensions."""

@@ -61,6 +61,7 @@ class Learned(NamedTuple):
     paper="Coates & Ng 2012 (P1), figure 3",
     claim="On images that are sparse combinations of pixels, of gratings or of Gabor functions, K-means "
     "roughly recovers the atoms, although no single image looks like them.",
+    options=("device",),
 )
 def run(ctx: Context) -> Result:
     """Learn as many centroids as there are atoms, from every kind of images."""

@@ -63,6 +63,7 @@ class Crowd(NamedTuple):
     paper="Coates & Ng 2012 (P1), figure 4",
     claim="As filters, centroids have responses as sparse as those of sparse coding, and much sparser than "
     "those of patches and random filters. On 64-by-64 patches most clusters are a single patch.",
+    options=("data", "device"),
 )
 def run(ctx: Context) -> Result:
     """Compare responses of four kinds of filters, and clusters of patches of several sizes."""

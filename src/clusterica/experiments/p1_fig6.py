@@ -58,6 +58,7 @@ QUICK = Sizes(32, 4, 10_000, (2, 5, 20, 100), 3, (200, 600))
     paper="Coates & Ng 2012 (P1), figure 6, conclusion 9",
     claim="With few labels sparse coding is better than a soft threshold; with many the difference "
     "decreases significantly.",
+    options=("data", "device"),
 )
 def run(ctx: Context) -> Result:
     """Encode all images in both ways, and train a head for every draw of labels."""

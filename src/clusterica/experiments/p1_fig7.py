@@ -54,6 +54,7 @@ class Joint(NamedTuple):
     paper="Coates & Ng 2012 (P1), figure 7",
     claim="On pairs of independent patches each centroid uses one half of the input, at the price of more "
     "data than each half alone would need; on two weakly related signals few centroids use both.",
+    options=("data", "device"),
 )
 def run(ctx: Context) -> Result:
     """Cluster pairs of patches, and pairs of luminance and colour."""

@@ -77,6 +77,7 @@ class GaussianFilters(BaseEstimator):
     paper="Coates & Ng 2012 (P1), sections 4.1 and 4.2, conclusions 7 and 8",
     claim="Settings such as pooling and encoder can matter more than the learning algorithm, and more "
     "centroids almost always help.",
+    options=("data", "device"),
 )
 def run(ctx: Context) -> Result:
     """Train and score one setting after the other."""

@@ -21,6 +21,7 @@ from clusterica.experiments._recognition import (
     label_subsets,
     percent,
     rows_of,
+    smaller,
     validation_score,
 )
 from clusterica.experiments._registry import experiment
@@ -75,11 +76,12 @@ METHODS = (
     paper="Coates & Ng 2012 (P1), table 2",
     claim="With 400 labels a class one layer of 1600 filters reaches 64.6 %, and more filters do not help.",
     draws=False,
+    options=("data", "device"),
 )
 def run(ctx: Context) -> Result:
     """Learn filters once for each method, and train a head for every draw of labels."""
     split = cifar10(ctx)
-    shrink = ctx.choose(full=1, quick=40)
+    methods = ctx.choose(full=METHODS, quick=tuple(map(smaller, METHODS)))
     settings: dict[str, Any] = {
         "data": split.name,
         "patch_size": ctx.choose(full=6, quick=4),
@@ -94,7 +96,7 @@ def run(ctx: Context) -> Result:
 
     def make(n_filters: int, constants: Constants, pooling: str = PAPER_POOLING) -> ImageFeatures:
         return ImageFeatures(
-            max(16, n_filters // shrink),
+            n_filters,
             patch_size=settings["patch_size"],
             n_patches=settings["n_patches"],
             random_state=ctx.seed,
@@ -106,15 +108,15 @@ def run(ctx: Context) -> Result:
         n = settings["labels_per_class"]
         return validation_score(features, split.train, seed=ctx.seed, per_class=n)
 
-    constants, validation = choose_constants(lambda c: score(make(1600, c)))
-    pooled = {name: score(make(1600, constants, name)) for name in POOLINGS}
+    constants, validation = choose_constants(lambda c: score(make(methods[0].n_filters, c)))
+    pooled = {name: score(make(methods[0].n_filters, constants, name)) for name in POOLINGS}
     best = max(pooled, key=lambda name: pooled[name])
     found: dict[str, Heads] = {}
-    for method in ctx.track(METHODS, "Methods"):
+    for method in ctx.track(methods, "Methods"):
         pooling = best if method.pooled_by_choice else PAPER_POOLING
         features = make(method.n_filters, constants, pooling).fit(split.train.images)
         found[method.name] = _heads(features, split, draws, mirrored=method.mirrored)
-    rows = [(m.name, m.paper, percent(found[m.name].accuracies)) for m in METHODS]
+    rows = [(m.name, m.paper, percent(found[m.name].accuracies)) for m in methods]
     return Result(
         columns=("Method", "Paper (%)", f"Ours, {split.name} (%)"),
         rows=[*rows, *((name, figure, "") for name, figure in QUOTED)],

@@ -17,6 +17,7 @@ METHODS = ("K-means", "RICA", "DRICA", "d-RICA", "kRICA", "d-kRICA")
     paper="Xiao, Zhu & Zhao, kernel reconstruction ICA (P4), figure 1",
     claim="Accuracy rises with the size of the basis up to 1600, slightly from 800 on; d-kRICA is best "
     "all the way.",
+    options=("data", "device"),
 )
 def run(ctx: Context) -> Result:
     """Score every method with every number of filters."""

@@ -16,6 +16,7 @@ METHODS = ("RICA", "kRICA")
     title="Accuracy over the weight of the penalty",
     paper="Xiao, Zhu & Zhao, kernel reconstruction ICA (P4), figure 2",
     claim="kRICA does best at λ = 0.01, and better than RICA at every λ.",
+    options=("data", "device"),
 )
 def run(ctx: Context) -> Result:
     """Score both methods with every weight."""

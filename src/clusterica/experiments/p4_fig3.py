@@ -16,6 +16,7 @@ METHODS = ("DRICA", "d-RICA", "d-kRICA")
     title="Accuracy over the weight of the discrimination term",
     paper="Xiao, Zhu & Zhao, kernel reconstruction ICA (P4), figure 3",
     claim="d-kRICA does best at α = 0.1; d-RICA is better than DRICA over a wide range.",
+    options=("data", "device"),
 )
 def run(ctx: Context) -> Result:
     """Score the supervised methods with every weight."""

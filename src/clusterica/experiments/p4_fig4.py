@@ -16,6 +16,7 @@ METHODS = ("kRICA", "d-kRICA")
     title="Accuracy over the width of the Gaussian kernel",
     paper="Xiao, Zhu & Zhao, kernel reconstruction ICA (P4), figure 4",
     claim="The best γ of the Gaussian kernel is 0.1.",
+    options=("data", "device"),
 )
 def run(ctx: Context) -> Result:
     """Score both methods with every width."""

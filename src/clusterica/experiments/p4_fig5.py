@@ -48,6 +48,7 @@ CLASSES = ("Faces_easy", "Leopards", "Motorbikes")
     paper="Xiao, Zhu & Zhao, kernel reconstruction ICA (P4), figure 5",
     claim="The distances of kRICA's features show the classes as blocks better than those of RICA, and "
     "those of d-kRICA best.",
+    options=("data",),
 )
 def run(ctx: Context) -> Result:
     """Learn each method from the 90 images, and draw the distances of their features."""

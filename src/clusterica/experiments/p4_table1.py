@@ -126,6 +126,7 @@ class Score(NamedTuple):
     paper="Xiao, Zhu & Zhao, kernel reconstruction ICA (P4), table 1",
     claim="With 1020 filters of 10 x 10 kRICA (68.2 %) beats RICA (67.1 %), and d-kRICA both (71.3 %).",
     draws=False,
+    options=("data", "device"),
 )
 def run(ctx: Context) -> Result:
     """Train and score every method."""

@@ -108,6 +108,7 @@ SLOWEST = "KSR"
     paper="Xiao, Zhu & Zhao, kernel reconstruction ICA (P4), table 2",
     claim="With 4000 filters kRICA (83.4 %) beats RICA (81.4 %), and d-kRICA both (84.5 %).",
     draws=False,
+    options=("data", "device"),
 )
 def run(ctx: Context) -> Result:
     """Train and score every method."""

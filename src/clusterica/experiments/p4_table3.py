@@ -90,6 +90,7 @@ class Pixels(TransformerMixin, BaseEstimator):
     paper="Xiao, Zhu & Zhao, kernel reconstruction ICA (P4), table 3",
     claim="With 1600 filters kRICA (55.2 %) beats RICA (51.4 %), and d-kRICA both (56.9 %).",
     draws=False,
+    options=("data", "device"),
 )
 def run(ctx: Context) -> Result:
     """Make all kinds of features and train a head for every fold."""

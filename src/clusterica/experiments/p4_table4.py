@@ -40,6 +40,7 @@ MAX_ITER = 30
     paper="Xiao, Zhu & Zhao, kernel reconstruction ICA (P4), table 4",
     claim="The Gaussian kernel is the best of five, with 56.9 %.",
     draws=False,
+    options=("data", "device"),
 )
 def run(ctx: Context) -> Result:
     """Score both methods with every kernel."""

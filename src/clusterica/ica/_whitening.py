@@ -54,9 +54,9 @@ def warn_of_few_rows(kurtosis: np.ndarray, n_rows: int, what: str, *, stacklevel
     j = int(in_effect.argmin())
     if in_effect[j] < min(_FEW_ROWS, n_rows / 10):
         warnings.warn(
-            f"some {in_effect[j]:.1f} of {n_rows} rows make up the variance of {what} {j}: its law may have "
-            "none, as Cauchy's, or these rows are outliers. Whitening depends on them, and all that "
-            "follows; clip, transform or remove them first",
+            f"about {max(1, round(in_effect[j]))} of {n_rows} rows make up the variance of {what} {j}: its "
+            "law may have none, as Cauchy's, or these rows are outliers. Whitening depends on them, and all "
+            "that follows; clip, transform or remove them first",
             UserWarning,
             stacklevel=stacklevel + 1,
         )

@@ -21,6 +21,11 @@ from clusterica.io._values import Reader, Writer
 
 _FORMAT = 1
 
+_ALTERED = (
+    "{path} is not a model file of clusterica, or it was cut short or altered ({error}); copy it again, or "
+    "write it anew with clusterica.save"
+)
+
 
 def save(model: BaseEstimator, path: str | Path) -> Path:
     """Write a model, fitted or not, to a file.
@@ -66,15 +71,30 @@ def save(model: BaseEstimator, path: str | Path) -> Path:
     }
     arrays = {name: np.ascontiguousarray(a) for name, a in writer.arrays.items()}
     content = to_bytes(arrays, {"clusterica": json.dumps(description, ensure_ascii=False)})
+    if path.is_dir() or not path.parent.is_dir():
+        what = (
+            "is a folder"
+            if path.is_dir()
+            else f"needs the folder {path.parent}, which is not there"
+        )
+        raise OSError(f"{path} {what}; give the name of a file in a folder that exists")
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
+        Path(temporary).chmod(_mode_of_files())
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
     return path
+
+
+def _mode_of_files() -> int:
+    """Return the permissions that new files have; those of a temporary file leave others out."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
 
 
 def load(path: str | Path, *, device: str | None = None) -> Any:
@@ -94,24 +114,31 @@ def load(path: str | Path, *, device: str | None = None) -> Any:
     from safetensors import SafetensorError, safe_open
 
     path = Path(path)
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder; give the name of a model file")
     if not path.is_file():
         raise FileNotFoundError(f"there is no model file {path}")
+    with path.open("rb"):
+        pass  # says whether it may be read, which safetensors does not
     try:
         with safe_open(path, framework="numpy") as file:
-            description = json.loads((file.metadata() or {})["clusterica"])
+            metadata = file.metadata() or {}
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, KeyError, json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(
-            f"{path} is not a model file of clusterica, or it was cut short or altered ({error}); "
-            "copy it again, or write it anew with clusterica.save"
-        ) from error
+        description = json.loads(metadata.get("clusterica", "null"))
+    except (SafetensorError, json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(_ALTERED.format(path=path, error=error)) from error
+    if not isinstance(description, dict):
+        raise ValueError(f"{path} is a safetensors file, but no model that clusterica.save wrote")
     if description.get("format") != _FORMAT:
         raise ValueError(
             f"{path} has format {description.get('format')!r}, written by clusterica "
             f"{description.get('clusterica')}; this version reads format {_FORMAT}: update clusterica"
         )
     reader = Reader(arrays, device, source=str(path))
-    model = reader.read(description["model"])
+    try:
+        model = reader.read(description["model"])
+    except KeyError as error:
+        raise ValueError(_ALTERED.format(path=path, error=f"{error} is missing")) from error
     if reader.of_sklearn - {"Pipeline"} and description["sklearn"] != sklearn.__version__:
         warnings.warn(
             InconsistentVersionWarning(
