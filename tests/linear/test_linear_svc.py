@@ -1,12 +1,16 @@
 """LinearSVC finds the minimum of its objective, and is scikit-learn's where the two overlap."""
 
+import warnings
+
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import LinearSVC as ScikitLearnSVC
 
 import clusterica
-from clusterica.linear import LinearSVC
+from clusterica.arrays import to_host
+from clusterica.linear import LinearSVC, RidgeHead
 from clusterica.linear._kernel import KernelSolver
 from clusterica.linear._primal import PrimalSolver
 from clusterica.linear._principal import PrincipalSolver
@@ -178,3 +182,33 @@ def test_repeated_fits_are_equal(tall):
     again = LinearSVC(random_state=3).fit(X, y)
     np.testing.assert_array_equal(first.coef_, again.coef_)
     assert first.C_ == again.C_
+
+
+@pytest.mark.parametrize("n", [60, 800, 1700])  # each by another solver
+@pytest.mark.parametrize("head", [LinearSVC(C=1e3), RidgeHead(alpha=1.0)], ids=str)
+def test_a_class_whose_rows_have_no_weight(n, head):
+    """Its minimum is zero, relative to which no gap is small: that took 1000 passes."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(n, 5)), np.arange(n) % 3
+    X[np.arange(n), y] += 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fitted = clone(head).fit(X, y, sample_weight=(y != 2).astype(float))
+    assert fitted.converged_
+    assert fitted.n_iter_ < 50
+    assert (fitted.predict(X)[y != 2] == y[y != 2]).mean() > 0.8
+
+
+def test_features_whose_squares_overflow():
+    X = (1e25 * np.random.default_rng().normal(size=(200, 3))).astype(np.float32)
+    with (
+        np.errstate(over="ignore"),
+        pytest.raises(ValueError, match="too large for float32; scale"),
+    ):
+        LinearSVC().fit(X, np.arange(200) % 2)
+
+
+def test_labels_of_another_byte_order(put):
+    X, y = np.random.default_rng().normal(size=(50, 3)), (np.arange(50) % 2).astype(">i4")
+    head = LinearSVC().fit(put(X), y)
+    assert set(to_host(head.predict(put(X)))) <= {0, 1}

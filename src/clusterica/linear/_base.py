@@ -184,6 +184,7 @@ class LinearHead(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
             raise ValueError(_lengths(rows.n_rows, len(y)))
         check_classification_targets(y)
         classes, codes = np.unique(y, return_inverse=True)
+        classes = classes.astype(classes.dtype.newbyteorder("="))  # which tensors need
         counted = np.unique(codes[weights > 0])
         if len(counted) < 2:
             only = classes.tolist()[counted[0]]
@@ -265,7 +266,7 @@ class LinearHead(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         if not (solution.converged or solution.stopped):
             warnings.warn(
                 f"{type(self).__name__} has not converged after {solution.n_iter} iterations: the objective "
-                f"of a class may still fall by {solution.gap.max():.1e} of itself (tol={self.tol:.1e}); "
+                f"of a class may still fall by some {solution.gap.max():.1e} of itself (tol={self.tol:.1e}); "
                 "raise max_iter or tol, lower the strength of the loss, or pass float64",
                 ConvergenceWarning,
                 stacklevel=4,

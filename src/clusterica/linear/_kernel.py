@@ -110,7 +110,7 @@ class KernelSolver(Solver):
         aim = self._aim(old, active, open_, task)
         slope, length = _search(*self._slopes(old, aim, task))
         new = _between(old, aim, length)
-        gap, full = -slope / 2 / old.objective, length == 1
+        gap, full = -slope / 2 / np.maximum(old.objective, task.floor), length == 1
         # The same rows again: these equations were the right ones, and the minimum is reached.
         same = (self._active(new.margins, task) == active).all(axis=0)
         gap = np.where(old.gap <= task.tol, old.gap, np.where(full & same, 0.0, gap))

@@ -50,6 +50,7 @@ class PrimalSolver(Solver):
             evaluate=partial(self.evaluate, task=task),
             precondition=self._preconditioner(task.C),
             tol=task.tol,
+            floor=task.floor,
             noise=4 * float(np.finfo(rows.dtype).eps),
         )
         # One pool for the loop only: in it BLAS runs on one thread a block, and outside on all.

@@ -87,6 +87,7 @@ class PrincipalSolver(Solver):
             evaluate=self._evaluator(tasks),
             precondition=partial(xp.multiply, self._inverse_curvature(tasks)),
             tol=task.tol,
+            floor=task.floor,
             noise=4 * _EPS,
         )
         zeros = self._problem.rows.place(np.zeros((k, self._spectrum.shape[0] + 1)))

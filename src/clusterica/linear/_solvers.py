@@ -38,6 +38,14 @@ class Task(NamedTuple):
     tol: float
     max_iter: int
 
+    @property
+    def floor(self) -> float:
+        """An objective that is all but zero, beside that of weights of zero.
+
+        A class without a row of positive share has a minimum of zero, relative to which no gap is small.
+        """
+        return 1e-6 * self.C * float(self.shares.sum())
+
 
 class Solution(NamedTuple):
     """Where a solver ended; ``state`` is its own, to start the next solve from.

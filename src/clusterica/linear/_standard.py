@@ -63,6 +63,12 @@ def _mean_and_deviation(rows: Rows, weights: np.ndarray) -> tuple[np.ndarray, np
     row_bytes = 2 * rows.n_features * rows.dtype.itemsize
     sums = map_reduce(feature_sums, rows, about, aligned=(weights,), row_bytes=row_bytes)
     total, first, second = (to_host(s) for s in sums)
+    if not np.isfinite(second).all():
+        j = int(np.flatnonzero(~np.isfinite(second))[0])
+        raise ValueError(
+            f"the squares of feature {j} are too large for {rows.dtype}; scale the features down, or pass "
+            "float64"
+        )
     shift = first / total
     mean = about + shift
     variance = np.clip(second / total - shift**2, 0, None)

@@ -68,7 +68,8 @@ class LinearSVC(LinearHead):
     objective_ : ndarray of shape (n_classes,) or (1,)
         Objective of every class.
     gap_ : ndarray of shape (n_classes,) or (1,)
-        By how much of itself each objective may still fall.
+        By how much of itself each objective may still fall, as the curvature learned on the way tells: an
+        estimate, which is too low for a C of thousands on features that go together.
     converged_ : bool
         Whether that is at most tol for all of them.
     n_features_in_ : int

@@ -77,6 +77,8 @@ class ManyLBFGS:
         decide whether a move is kept.
     memory : int, default=6
         How many moves are remembered.
+    floor : float, default=0.0
+        What is left to a function is told relative to its objective, or to this where that is smaller.
     """
 
     evaluate: Callable[[Array], Values]
@@ -84,6 +86,7 @@ class ManyLBFGS:
     tol: float
     noise: float = 1e-13
     memory: int = 6
+    floor: float = 0.0
 
     def start(self, params: Array) -> Positions:
         """Return the position to begin with; costs one evaluation."""
@@ -129,7 +132,8 @@ class ManyLBFGS:
         s, y = params - old.params, gradient - old.values.gradient
         inverse_y = inverse - old.inverse_gradient
         product, size = _dots(s, y), _dots(y, inverse_y)
-        bent = kept & (product > 0) & (size > 0)
+        least = float(xp.finfo(product.dtype).smallest_normal)
+        bent = kept & (product > least) & (size > least)
         scale = xp.where(bent, 1 / xp.where(bent, product, 1.0), 0.0)
         factor = xp.where(bent, product / xp.where(bent, size, 1.0), old.factor)
         moves = (*old.moves, Move(s, y, inverse_y, scale))[-self.memory :]
@@ -150,7 +154,7 @@ class ManyLBFGS:
         # Rounding may turn a direction uphill when all is nearly done.
         direction = xp.where((promised > 0)[:, None], direction, -here.inverse_gradient)
         gap = xp.where(promised > by_metric, promised, by_metric) / 2
-        size = here.values.objective
+        size = xp.clip(here.values.objective, min=self.floor)
         # An objective of zero is a minimum where nothing is left to gain.
         gap = xp.where(gap > 0, gap / xp.where(size > 0, size, 1.0), 0.0)
         return here._replace(

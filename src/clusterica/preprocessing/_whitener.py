@@ -163,10 +163,12 @@ class Whitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             if hasattr(self, "mean_"):
                 check_model_device(self, rows, self.mean_)
             total = merge(Moments(*(rows.place(m) for m in self._moments)), total)
-        self._moments = Moments(*(to_host(m) for m in total))
-        if self.method == "cholesky" and self.eps == 0 and int(total.n) <= rows.n_features:
-            return self  # too few rows so far for a factor
-        self._learn(rows, total)
+        needs_rank = self.method == "cholesky" and float(str(self.eps).rstrip("%")) == 0
+        if not (needs_rank and int(total.n) <= rows.n_features):  # too few rows so far for a factor
+            self._learn(rows, total)
+        self._moments = Moments(
+            *(to_host(m) for m in total)
+        )  # last: a batch in vain leaves no trace
         return self
 
     def transform(self, X: Any) -> Array:
