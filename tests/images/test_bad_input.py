@@ -1,5 +1,7 @@
 """Errors and warnings about images and settings: what is wrong, and what to do."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -163,3 +165,25 @@ def test_stages_of_something_else(fitted, images):
         ValueError, match=r"patches have shape \(12, 10, 11, 3\); they must be rows of 27"
     ):
         fitted.stages(images)
+
+
+@pytest.mark.parametrize("several_sizes", [False, True])
+def test_images_in_another_range_than_those_of_fit(put, several_sizes):
+    """Bytes in 0..255 as floats in 0..1, or the other way round, would be classified by chance."""
+    rng = np.random.default_rng()
+    images = rng.integers(0, 256, size=(40, 8, 8)).astype(np.float32)
+
+    def given(values):
+        if several_sizes:
+            return [put(values[i, : 8 - i % 2].copy()) for i in range(len(values))]
+        return put(values)
+
+    for first, other in ((images, images / 255), (images / 255, images)):
+        features = ImageFeatures(4, patch_size=3, n_patches=200, normalizer=None, random_state=0)
+        features.fit(given(first))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            features.transform(given(first[:3]))
+            features.transform(given(np.zeros_like(first[:3])))
+        with pytest.warns(UserWarning, match=r"values up to .* in fit had up to .* the same range"):
+            features.transform(given(other))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
@@ -104,6 +105,8 @@ class ImageFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         Number of codes of a patch, for every region.
     patch_shape_ : tuple (patch_size, patch_size, channels)
         Shape of a patch as a picture.
+    largest_pixel_ : float
+        The largest value in a few of the images; transform warns if others are in another range.
     n_channels_in_ : int
         Number of channels of the images.
     n_features_out_ : int
@@ -207,6 +210,7 @@ class ImageFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         self.encoder_ = encoder
         self.patch_shape_ = (self.patch_size, self.patch_size, images.n_channels)
         self.n_channels_in_ = images.n_channels
+        self.largest_pixel_ = images.largest_pixel()
         self.n_codes_ = [bank.n_codes for bank in banks]
         self.n_features_out_ = sum(self.n_codes_) * self._n_cells()
         return self
@@ -226,6 +230,7 @@ class ImageFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         """
         check_is_fitted(self, "n_features_out_")
         images = self._checked(X, reset=False)
+        self._warn_of_range(images.largest_pixel())
         shape = self._shape()
         coders = [make_coder(bank, self.encoder_, images.home, shape) for bank in self._banks()]
         regions = make_regions(coders, self._region_grid(), self._grids(), shape)
@@ -352,6 +357,17 @@ class ImageFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
         steps = (self.normalizer_, self.whitener_, self.learner_, getattr(self, "filters_", None))
         return [Bank(*parts) for parts in zip(*map(each, steps), self.n_codes_, strict=True)]
+
+    def _warn_of_range(self, largest: float) -> None:
+        """Warn if images have values up to 1 and those of fit had up to 255, or the other way round."""
+        known = self.largest_pixel_
+        if 0 < largest <= 1 < 2 < known or 0 < known <= 1 < 2 < largest:
+            warnings.warn(
+                f"the images have values up to {largest:.3g}, and those in fit had up to {known:.3g}; give "
+                "both in the same range, such as bytes in 0..255",
+                UserWarning,
+                stacklevel=4,
+            )
 
     def _checked(self, X: Any, *, reset: bool) -> Images:
         """Validate images, and that every cell of every region gets a patch."""

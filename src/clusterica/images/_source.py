@@ -11,6 +11,8 @@ import numpy as np
 from clusterica.arrays import as_rows, namespace_of
 from clusterica.arrays._namespace import Array
 
+_GLANCE = 16  # images that tell in what range the values are
+
 
 class Part(NamedTuple):
     """Images of one size that follow each other: an array of them, or a list of single images.
@@ -79,6 +81,12 @@ class Images:
         """Whether blocks are NumPy arrays, to be worked on by threads."""
         return self.home.on_host
 
+    def largest_pixel(self) -> float:
+        """Return the largest value in a few images from all over."""
+        parts = self.parts[:: -(-len(self.parts) // _GLANCE)]
+        few = (part.cut(i, i + 1) for part in parts for i in _spread(part.n_images, len(parts)))
+        return max(float(namespace_of(image).max(image)) for image in few)
+
     def blocks(self, size: Callable[[Part], int]) -> Iterator[Block]:
         """Yield blocks of images of one size, in order, of at most ``size(part)`` images."""
         for part in self.parts:
@@ -99,3 +107,8 @@ class Images:
         block = self.home.place(block)
         xp = namespace_of(block)
         return xp.astype(block, xp.float32, copy=False)
+
+
+def _spread(n: int, n_parts: int) -> range:
+    """Return places of a few images of one among so many parts."""
+    return range(0, n, max(1, -(-n * n_parts // _GLANCE)))
