@@ -395,3 +395,10 @@ def test_heavy_centers_still_move_in_float32(heavy):
         model.partial_fit(X + np.float32(0.4))
     moved = (model._centers.C - before).mean()
     assert moved == pytest.approx(0.4 * 5_000 / 105_000, rel=0.05)
+
+
+@pytest.mark.parametrize("clusterer", [KMeans(3), SphericalKMeans(3)], ids=str)
+def test_rows_whose_squares_overflow(clusterer):
+    X = (1e25 * np.random.default_rng().normal(size=(200, 4))).astype(np.float32)
+    with np.errstate(all="ignore"), pytest.raises(ValueError, match="too large for float32; scale"):
+        clusterer.fit(X)

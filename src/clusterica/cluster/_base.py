@@ -280,6 +280,11 @@ class BaseKMeans(
                 self.labels_ = final.labels
         if not self.compute_labels:
             self.__dict__.pop("labels_", None)
+        if not np.isfinite(history[-1]):
+            raise ValueError(
+                f"the squares of the rows are too large for {lloyd.rows.dtype}; scale the rows down, or pass "
+                "float64"
+            )
         self._warn_if_empty(centers)
         self._set_centers(lloyd.rows, centers, lloyd.shift, weighted=weighted)
         self.n_iter_ = result.n_iter
