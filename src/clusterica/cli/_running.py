@@ -76,8 +76,10 @@ def run_watched(
             data=data,
             device=device,
         )
-    except (OSError, ValueError, ImportError) as error:
+    except OSError as error:
         where = " Official files are looked for in the folder of --data." if data is None else ""
-        stop(f"{experiment.name} stopped: {error}{where if isinstance(error, OSError) else ''}")
+        stop(f"{experiment.name} stopped: {error}{where}")
+    except (ValueError, ImportError) as error:
+        stop(f"{experiment.name} stopped: {error}")
     console.print(f"done in {outcome.seconds:.1f} s", style="dim")
     return outcome

@@ -20,8 +20,8 @@ CODES_NOTE = (
     "feature; threshold t: what the responses to the basis exceed t by, of both signs, whatever learned it. "
     "Dead: basis vectors with k(w, x) < 0.01 for all patches."
 )
-_PATCHES = 4000
-_PAIRS = 1000  # squared
+_PATCHES = 4000  # enough to whiten by
+_COMPARED = 1000  # of them, with as many others: a million pairs
 
 
 def median_similarities(
@@ -63,7 +63,7 @@ def median_similarities(
 
 
 def _median(kernel: Any, rows: np.ndarray) -> float:
-    return float(np.median(kernel(rows[:_PAIRS], rows[-_PAIRS:])))
+    return float(np.median(kernel(rows[:_COMPARED], rows[-_COMPARED:])))
 
 
 def similarity_note(found: Mapping[str, Mapping[str, float]]) -> str:
@@ -99,10 +99,21 @@ def order_note(paper: Mapping[str, str], ours: Mapping[str, float], where: str) 
     )
 
 
-def order_notes(paper: Mapping[str, str], values: Mapping[str, Any]) -> str:
-    """Return whether the paper's order holds, by validation and with all we know."""
+def methods_note(paper: Mapping[str, str], values: Mapping[str, Any], text: str) -> str:
+    """Return the note of a table of methods: whether the paper's order holds, a text, and what words mean.
+
+    Parameters
+    ----------
+    paper : mapping of str to str
+        As in `order_note`.
+    values : mapping
+        What was found of every method, by validation and with all we know, and the median similarities.
+    text : str
+        How the figures came about.
+    """
     wheres = {"best": "with settings by validation", "several": "in the last column"}
-    return " ".join(
+    orders = [
         order_note(paper, {n: values[n][key]["accuracy"] for n in paper if key in values[n]}, where)
         for key, where in wheres.items()
-    )
+    ]
+    return " ".join((*orders, text, CODES_NOTE, similarity_note(values["median k"])))

@@ -94,7 +94,7 @@ def sweep(
     places = [point.x for point in next(iter(curves.values()))]
     similar = median_similarities(
         train.images,
-        kernels_of(curves),
+        _kernels_of(curves),
         patch_size=sizes.patch_size,
         steps=Constants().steps(),
         seed=ctx.seed,
@@ -113,21 +113,18 @@ def sweep(
         },
         settings={"data": data, **sizes._asdict(), "device": device_name(ctx)},
         pictures=(_picture(places, scores, axis, data),),
-        note=" ".join((folds_note(train, parts), sweep_note(similar, sizes._asdict()))),
+        note=" ".join(
+            (folds_note(train, parts), NOTE.format(**sizes._asdict()), similarity_note(similar))
+        ),
     )
 
 
-def kernels_of(curves: Mapping[str, Sequence[Point]]) -> list[Setting]:
+def _kernels_of(curves: Mapping[str, Sequence[Point]]) -> list[Setting]:
     """Return a setting for every γ that a method uses."""
     used = {
         point.setting.gamma for name, points in curves.items() if name in KERNEL for point in points
     }
     return [Setting(gamma=gamma) for gamma in sorted(used)]
-
-
-def sweep_note(similar: Mapping[str, Mapping[str, float]], sizes: Mapping[str, Any]) -> str:
-    """Return what a figure says besides how heads are trained."""
-    return " ".join((NOTE.format(**sizes), *([similarity_note(similar)] if similar else [])))
 
 
 def _cell(scores: FoldScores) -> str:

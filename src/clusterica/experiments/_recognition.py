@@ -207,17 +207,15 @@ POOLINGS: dict[str, dict[str, Any]] = {
 """Ways to pool codes among which validation may choose, as settings of ImageFeatures; P1's first."""
 
 
-def smaller(method: Any, times: int = 40) -> Any:
-    """Return a row of a table with so many times fewer filters, for a quick run: its name tells how many.
+def smaller(method: Any) -> Any:
+    """Return a row of a table with a fortieth of the filters, for a quick run: its name tells how many.
 
     Parameters
     ----------
     method : NamedTuple
         With a name, the paper's figure and n_filters.
-    times : int, default=40
-        By how much.
     """
-    n = method.n_filters // times
+    n = method.n_filters // 40
     return method._replace(
         name=method.name.replace(f"{method.n_filters} maps", f"{n} maps"),
         paper=f"{method.paper} ({method.n_filters} maps)" if method.paper else "",

@@ -20,12 +20,7 @@ from clusterica.experiments._p4_methods import (
     make_features,
     share_dead,
 )
-from clusterica.experiments._p4_notes import (
-    CODES_NOTE,
-    median_similarities,
-    order_notes,
-    similarity_note,
-)
+from clusterica.experiments._p4_notes import median_similarities, methods_note
 from clusterica.experiments._recognition import (
     Constants,
     choose_constants,
@@ -189,14 +184,7 @@ def table_note(values: dict[str, Any], sizes: dict[str, Any]) -> str:
         "grid": ", ".join(f"{height} x {width}" for height, width in sizes["grid"]),
         "kinds": ", ".join(f"{color} {size}" for color, size in sizes["kinds"]),
     }
-    return " ".join(
-        (
-            order_notes(PAPER, values),
-            NOTE.format(**numbers),
-            CODES_NOTE,
-            similarity_note(values["median k"]),
-        )
-    )
+    return methods_note(PAPER, values, NOTE.format(**numbers))
 
 
 def _halves(pictures: dict[str, Pictures], sizes: Sizes, seed: int) -> Halves:

@@ -20,12 +20,7 @@ from clusterica.experiments._p4_methods import (
     make_features,
     share_dead,
 )
-from clusterica.experiments._p4_notes import (
-    CODES_NOTE,
-    median_similarities,
-    order_notes,
-    similarity_note,
-)
+from clusterica.experiments._p4_notes import median_similarities, methods_note
 from clusterica.experiments._recognition import (
     Constants,
     Labeled,
@@ -156,14 +151,7 @@ def table_rows(values: dict[str, Any]) -> list[tuple[str, ...]]:
 def table_note(values: dict[str, Any], sizes: dict[str, Any]) -> str:
     """Return what the table says besides."""
     numbers = {**sizes, "patch_sizes": ", ".join(map(str, sizes["patch_sizes"]))}
-    return " ".join(
-        (
-            order_notes(PAPER, values),
-            NOTE.format(**numbers),
-            CODES_NOTE,
-            similarity_note(values["median k"]),
-        )
-    )
+    return methods_note(PAPER, values, NOTE.format(**numbers))
 
 
 def _centroids(

@@ -88,9 +88,10 @@ def run(ctx: Context) -> Result:
             seed=ctx.seed,
         ),
     }
+    ours = (f"{m}, {data} ({what})" for m in METHODS for what in ("%", "% dead"))
     told = {"n_folds": n_folds, "max_iter": MAX_ITER, **sizes}
     return Result(
-        columns=table_columns(data),
+        columns=("Kernel", "Paper (%)", "Median k", *ours),
         rows=table_rows(values),
         values=values,
         settings={"data": data, **told, "device": device_name(ctx)},
@@ -101,12 +102,6 @@ def run(ctx: Context) -> Result:
 def _setting(kernel: str) -> Setting:
     name, _, other = kernel.partition(", ")
     return Setting(kernel=name, gamma=3.0 if other else 0.1, max_iter=MAX_ITER)
-
-
-def table_columns(data: str) -> tuple[str, ...]:
-    """Return the names of the columns."""
-    ours = (f"{m}, {data} ({what})" for m in METHODS for what in ("%", "% dead"))
-    return ("Kernel", "Paper (%)", "Median k", *ours)
 
 
 def table_rows(values: dict[str, Any]) -> list[tuple[str, ...]]:

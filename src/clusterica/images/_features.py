@@ -361,7 +361,8 @@ class ImageFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     def _warn_of_range(self, largest: float) -> None:
         """Warn if images have values up to 1 and those of fit had up to 255, or the other way round."""
         known = self.largest_pixel_
-        if 0 < largest <= 1 < 2 < known or 0 < known <= 1 < 2 < largest:
+        low, high = sorted((largest, known))
+        if 0 < low <= 1 and high > 2:
             warnings.warn(
                 f"the images have values up to {largest:.3g}, and those in fit had up to {known:.3g}; give "
                 "both in the same range, such as bytes in 0..255",
