@@ -68,28 +68,24 @@ def test_the_objective_falls_and_its_terms_add_up(labelled, constraint, unit_nor
 
 @pytest.mark.parametrize("homogeneous", [True, False])
 @pytest.mark.parametrize("unit_norm", [True, False])
-def test_the_gradient_by_finite_differences(put, homogeneous, unit_norm):
+def test_the_gradient_by_finite_differences(put, assert_gradient, homogeneous, unit_norm):
     rng = np.random.default_rng()
     X, y = rng.laplace(size=(60, 4)) + 1, rng.integers(3, size=60)
-    rows, mean = check_rows(RICA(), put(X), reset=True), X.mean(axis=0)
+    rows = check_rows(RICA(), put(X), reset=True)
+    arrays = (X.mean(axis=0), np.cov(X.T, bias=True), np.zeros((0, 4)))
+    mean, C, null = map(rows.place, arrays)
     term = Discrimination(3, 1.5, homogeneous=homogeneous)
     problem = Reconstruction(
         rows,
         mean,
-        np.cov(X.T, bias=True),
+        C,
         make_penalty("l1", None, n_codes=6),
         0.3,
         unit_norm,
-        np.zeros((0, 4)),
+        null,
         Supervision(term, 0.7, moments_by_class(rows, y, mean, 3)),
     )
-    W, move = problem.start(rng.normal(size=(6, 4))), rng.normal(size=(6, 4))
-    if unit_norm:
-        move -= (move * W).sum(axis=1, keepdims=True) * W
-    gradient, step = problem.evaluate(W).gradient, 1e-5
-    above, below = (problem.evaluate(problem.retract(W, t * step * move)) for t in (1, -1))
-    slope = (above.objective - below.objective) / (2 * step)
-    np.testing.assert_allclose((gradient * move).sum(), slope, rtol=1e-6, atol=1e-6)
+    assert_gradient(problem, rng)
 
 
 def test_codes_of_other_classes_cancel(labelled):

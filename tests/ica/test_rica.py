@@ -148,7 +148,7 @@ def test_the_objective_falls_and_its_terms_add_up(mixed, pooling, unit_norm):
 @pytest.mark.parametrize("unit_norm", [True, False])
 @pytest.mark.parametrize("signs", [None, [1, -1, 1, 1, -1, -1]])
 @pytest.mark.parametrize("pooling", [None, "2d"])
-def test_the_gradient_by_finite_differences(put, unit_norm, signs, pooling):
+def test_the_gradient_by_finite_differences(put, assert_gradient, unit_norm, signs, pooling):
     """Along moves of unit vectors, on every array library."""
     from clusterica.arrays import check_rows
 
@@ -157,15 +157,9 @@ def test_the_gradient_by_finite_differences(put, unit_norm, signs, pooling):
     signs = None if signs is None else np.array(signs, dtype=float)
     penalty = make_penalty("logcosh", pooling, n_codes=6, signs=signs)
     rows, C = check_rows(RICA(), put(X), reset=True), np.cov(X.T, bias=True)
-    null = np.zeros((0, 4))
-    problem = Reconstruction(rows, X.mean(axis=0), C, penalty, 0.7, unit_norm, null)
-    W, move = problem.start(rng.normal(size=(6, 4))), rng.normal(size=(6, 4))
-    if unit_norm:
-        move -= (move * W).sum(axis=1, keepdims=True) * W
-    gradient, step = problem.evaluate(W).gradient, 1e-5
-    above, below = (problem.evaluate(problem.retract(W, t * step * move)) for t in (1, -1))
-    slope = (above.objective - below.objective) / (2 * step)
-    np.testing.assert_allclose((gradient * move).sum(), slope, rtol=1e-6, atol=1e-6)
+    mean, C, null = map(rows.place, (X.mean(axis=0), C, np.zeros((0, 4))))
+    problem = Reconstruction(rows, mean, C, penalty, 0.7, unit_norm, null)
+    assert_gradient(problem, rng)
 
 
 def test_no_sparsity_leaves_the_reconstruction_alone(mixed):

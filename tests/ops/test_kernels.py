@@ -251,6 +251,15 @@ def test_the_checker_accepts_on_rows(scale, n_features):
         check_kernel_on(kernel, X)
 
 
+def test_the_checker_accepts_a_kernel_of_directions_on_opposite_rows():
+    """Half way between them there is none."""
+    half = np.random.default_rng().normal(size=(20, 3))
+    X = np.stack([half, -half], axis=1).reshape(-1, 3)
+    for _ in range(10):
+        check_kernel_on(Normalized(Linear()), np.random.default_rng().permutation(X)[:8])
+    check_kernel_on(Normalized(Linear()), X[:2])
+
+
 class WrongSign(Gaussian):
     def pull(self, X, W, values, Q):
         return Pull(*(-part for part in super().pull(X, W, values, Q)))

@@ -126,6 +126,9 @@ def torus_matrix(shape, width):
         ((4, 7), 5),
         ((6, 6), 5),
         ((2, 3, 4), 3),
+        ((70,), 5),
+        ((3, 65), 3),
+        ((65, 2), 3),
     ],
 )
 def test_pools_on_a_torus(put, shape, width, rng):

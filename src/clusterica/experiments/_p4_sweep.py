@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from clusterica.experiments._context import Context
-from clusterica.experiments._p4_methods import KERNEL, SLOW, SUPERVISED, Setting, make_features
+from clusterica.experiments._p4_methods import KERNEL, SUPERVISED, Setting, make_features
 from clusterica.experiments._p4_notes import median_similarities, similarity_note
 from clusterica.experiments._p4_stl import FoldScores, folds_note, score_folds
 from clusterica.experiments._panels import side_by_side
@@ -17,10 +17,9 @@ from clusterica.experiments._recognition import Constants, device_name, percent,
 from clusterica.experiments._result import Picture, Result
 
 NOTE = (
-    "{n_patches:,} patches, {n_filters} filters where their number is not varied (the paper has 1600), one "
-    "patch in {stride} encoded in each direction (KICA, KSR: half as many), by the method's own codes; "
-    "weights that are not varied are those of the paper (λ = 0.01, α = 0.1, γ = 0.1). In brackets: "
-    "basis vectors with k(w, x) < 0.01 for all patches."
+    "{n_patches:,} patches, {n_filters} filters where their number is not varied, one patch in {stride} "
+    "encoded in each direction, by the method's own codes; weights that are not varied are those of the "
+    "paper (λ = 0.01, α = 0.1, γ = 0.1). In brackets: basis vectors with k(w, x) < 0.01 for all patches."
 )
 
 
@@ -48,8 +47,7 @@ def sweep(
     curves: Mapping[str, Sequence[Point]],
     *,
     axis: str,
-    n_filters: int = 400,
-    n_folds: int = 5,
+    n_folds: int = 10,
 ) -> Result:
     """Score every method at every point, and draw the curves.
 
@@ -61,15 +59,13 @@ def sweep(
         The points of every method; all methods have the same places.
     axis : str
         What is varied.
-    n_filters : int, default=400
-        Number of filters where it is not varied.
-    n_folds : int, default=5
+    n_folds : int, default=10
         Number of folds, of ten.
     """
     train, folds, data = stl10(ctx)
     built_in = ctx.quick and ctx.data is None
     sizes = Sizes(
-        n_filters=ctx.choose(full=n_filters, quick=20),
+        n_filters=ctx.choose(full=1600, quick=20),
         patch_size=4 if built_in else 8,
         n_patches=ctx.choose(full=50_000, quick=2000),
         stride=ctx.choose(full=2, quick=1),
@@ -86,7 +82,7 @@ def sweep(
             n_filters=point.n_filters or sizes.n_filters,
             patch_size=sizes.patch_size,
             n_patches=sizes.n_patches,
-            stride=sizes.stride * (2 if name in SLOW else 1),
+            stride=sizes.stride,
             steps=Constants().steps(),
             seed=ctx.seed,
         )

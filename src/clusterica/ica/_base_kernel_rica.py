@@ -166,7 +166,7 @@ class BaseKernelRICA(
             fitted=lambda V: {
                 "components_": export(V),
                 "kernel_": self.kernel_,
-                "_n_features_out": len(V),
+                "_n_features_out": V.shape[0],
             },
         )
         task.end()

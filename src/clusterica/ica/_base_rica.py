@@ -33,6 +33,7 @@ from clusterica.ops.moments import Moments
 from clusterica.ops.penalty import PENALTIES, PenaltyFunction
 from clusterica.ops.rica import null_directions
 from clusterica.optim import fit_progress
+from clusterica.preprocessing._kernel_rows import exporter
 from clusterica.preprocessing._map import apply_map
 from clusterica.preprocessing._moments import moments_about_mean
 
@@ -90,7 +91,7 @@ class BaseRICA(
         """Return the labels of the rows, if they are needed."""
         return None
 
-    def _supervision(self, rows: Rows, labels: Labels, mean: np.ndarray, K: int) -> Supervision:
+    def _supervision(self, rows: Rows, labels: Labels, mean: Array, K: int) -> Supervision:
         """Return the part of the objective with labels."""
         raise NotImplementedError
 
@@ -114,10 +115,10 @@ class BaseRICA(
                 max_iter=self.max_iter,
                 tol=self.tol,
                 progress=progress,
-                fitted=lambda W: self._learned(rows, W, problem.mean),
+                fitted=lambda W: self._learned(rows, W, total.first),
             )
         progress.end()
-        self.__dict__.update(self._learned(rows, found.result.params, problem.mean))
+        self.__dict__.update(self._learned(rows, found.result.params, total.first))
         self.n_iter_ = found.result.n_iter
         self.objective_history_ = np.array(found.result.history)
         self.term_histories_ = found.terms
@@ -174,16 +175,15 @@ class BaseRICA(
     def _problem(
         self, rows: Rows, total: Moments, penalty: PenaltyFunction, null: np.ndarray
     ) -> Reconstruction:
-        covariance, weight = total.second / total.n, float(self.sparsity)
         tight = self.unit_norm == "tight"
         return Reconstruction(
             rows,
-            total.first,
-            covariance,
+            rows.place(total.first),
+            rows.place(total.second / total.n),
             penalty,
-            weight,
+            float(self.sparsity),
             unit_norm=bool(self.unit_norm),
-            null=null if tight else null[:0],
+            null=rows.place(null if tight else null[:0]),
             tight=tight,
         )
 
@@ -208,10 +208,10 @@ class BaseRICA(
             raise ValueError("init must be finite, and no row of it may be all zeros")
         return W
 
-    def _learned(self, rows: Rows, W: np.ndarray, mean: np.ndarray) -> dict[str, Any]:
+    def _learned(self, rows: Rows, W: Array, mean: np.ndarray) -> dict[str, Any]:
         """Return the attributes that transform needs."""
-        components, mean = (rows.export(a.astype(rows.dtype)) for a in (W, mean))
-        return {"components_": components, "mean_": mean, "_n_features_out": len(W)}
+        components, mean = map(exporter(rows), (W, mean))
+        return {"components_": components, "mean_": mean, "_n_features_out": W.shape[0]}
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -5,9 +5,8 @@ from __future__ import annotations
 from numbers import Real
 from typing import Any, ClassVar, Self
 
-import numpy as np
-
 from clusterica.arrays import Rows
+from clusterica.arrays._namespace import Array
 from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
 from clusterica.ica._base_rica import BaseRICA
 from clusterica.ica._labels import (
@@ -183,7 +182,7 @@ class DiscriminativeRICA(BaseRICA):
     def _check_labels(self, rows: Rows, y: Any, K: int) -> Labels:
         return check_class_labels(self, y, rows, K)
 
-    def _supervision(self, rows: Rows, labels: Labels, mean: np.ndarray, K: int) -> Supervision:
+    def _supervision(self, rows: Rows, labels: Labels, mean: Array, K: int) -> Supervision:
         c = len(labels.classes)
         term = make_discrimination(K, c, eta=self.eta, constraint=self.constraint)
         self.classes_, self.component_classes_ = labels.classes, labels.component_classes(K)

@@ -14,8 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from clusterica.arrays import Rows, map_reduce, namespace_of, to_host
+from clusterica.arrays._namespace import Array, to_like
 from clusterica.ops.kernel_rica import Model, bend_of, kernel_sums, landscape
 from clusterica.ops.kernels import gram
+from clusterica.ops.linalg import row_lengths
 from clusterica.optim import LBFGS, Evaluation, LoopResult, LoopState, Progress, iterate
 
 OPTIMIZERS = ("auto", "fixed-point", "lbfgs")
@@ -48,14 +50,13 @@ class KernelProblem:
     model: Model
     places: np.ndarray | None = None
 
-    def evaluate(self, W: np.ndarray) -> Evaluation:
-        """Return the objective and its gradient by W, from one walk over the rows."""
+    def evaluate(self, W: Array) -> Evaluation:
+        """Return the objective and its gradient by W, float64 and where the blocks are: one walk."""
         rows, model = self.rows, self.model
+        xp = namespace_of(W)
         # The basis as the rows see it: rounded to their dtype.
-        seen = rows.place(W.astype(rows.dtype))
-        xp = namespace_of(seen)
+        seen = xp.astype(W, getattr(xp, rows.dtype.name))
         wide = xp.astype(seen, xp.float64)
-        # Arrays of K x K numbers stay where the rows are.
         G = gram(model.kernel, wide)
         total = map_reduce(
             partial(kernel_sums, model=model),
@@ -63,18 +64,18 @@ class KernelProblem:
             seen,
             xp.astype(bend_of(G), seen.dtype),
             aligned=() if self.places is None else (self.places,),
-            row_bytes=(2 * rows.n_features + 8 * len(W)) * rows.dtype.itemsize,
+            row_bytes=(2 * rows.n_features + 8 * W.shape[0]) * rows.dtype.itemsize,
         )
         found = landscape(total, wide, G, n_rows=rows.n_rows, model=model)
         terms = {"reconstruction": found.reconstruction, "penalty": found.penalty}
         if model.discrimination is not None:
             terms["discrimination"] = found.discrimination
-        gradient = to_host(found.pull.gradient(wide))
+        gradient = found.pull.gradient(wide)
         return Evaluation(found.total, gradient, Seen(terms, to_host(found.pull.scale)))
 
 
 class Descent(NamedTuple):
-    """Where it ended, the terms at the start and after every step, and how many c were not positive."""
+    """Where it ended, the basis on the host; at the start and after every step the terms, and the c <= 0."""
 
     result: LoopResult
     terms: dict[str, np.ndarray]
@@ -90,7 +91,7 @@ def descend(
     max_iter: int,
     tol: float,
     progress: Progress | None = None,
-    fitted: Callable[[np.ndarray], dict[str, Any]] | None = None,
+    fitted: Callable[[Array], dict[str, Any]] | None = None,
 ) -> Descent:
     """Return the basis that is reached from W; the objective never rises on the way.
 
@@ -119,7 +120,7 @@ def descend(
         "lbfgs": [(by_memory, tol)],
         "auto": [(by_fixed_point, max(tol, _FIRST_TOL)), (by_memory, tol)],
     }[optimizer]
-    start = by_memory.start(W)
+    start = by_memory.start(problem.rows.place(W))
     seen: list[Seen] = [start.evaluation.extra]
     result = LoopResult(start, (start.evaluation.objective,), 0, False, False)
     for solver, stop_at in phases:
@@ -136,16 +137,16 @@ def descend(
         )
     terms = {name: np.array([s.terms[name] for s in seen]) for name in seen[0].terms}
     n_uphill = np.array([int((s.scale <= 0).sum()) for s in seen])
-    return Descent(result._replace(params=result.params.params), terms, n_uphill)
+    return Descent(result._replace(params=to_host(result.params.params)), terms, n_uphill)
 
 
-def _toward_fixed_point(gradient: np.ndarray, seen: Seen, *, reach: float) -> np.ndarray:
+def _toward_fixed_point(gradient: Array, seen: Seen, *, reach: float) -> Array:
     """Return minus the move of every basis vector: gradient / c where c > 0, else a scaled gradient."""
     c = seen.scale
-    lengths = np.sqrt((gradient**2).sum(axis=1))
+    lengths = to_host(row_lengths(gradient))
     down = c > 0
     # Without any c to go by, the steepest vector moves as far as one may.
     usual = np.median(c[down]) if down.any() else lengths.max() / reach
     divisor = np.where(down, c, np.maximum(np.abs(c), usual))
     divisor = np.maximum(divisor, lengths / reach)
-    return gradient / np.maximum(divisor, np.finfo(float).tiny)[:, None]
+    return gradient / to_like(np.maximum(divisor, np.finfo(float).tiny), gradient)[:, None]

@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from clusterica.arrays import Rows, map_reduce, to_host
+from clusterica.arrays import Rows, map_reduce, namespace_of, to_host
+from clusterica.arrays._namespace import Array
 from clusterica.ops.discrimination import Discrimination
 from clusterica.ops.linalg import unit_rows
 from clusterica.ops.penalty import PenaltyFunction
@@ -31,20 +32,20 @@ class Supervision(NamedTuple):
 
     term: Discrimination
     weight: float
-    moments: np.ndarray
+    moments: Array
 
 
 @dataclass(frozen=True, eq=False)
 class Reconstruction:
-    """The objective over some rows.
+    """The objective over some rows; all arrays are float64, and lie where the rows are worked on.
 
     Parameters
     ----------
     rows : Rows
         The data.
-    mean : ndarray of shape (n_features,)
+    mean : array of shape (n_features,)
         Taken from every row.
-    covariance : ndarray of shape (n_features, n_features)
+    covariance : array of shape (n_features, n_features)
         Mean of (x - mean)(x - mean)ᵀ.
     penalty : callable
         The g.
@@ -52,7 +53,7 @@ class Reconstruction:
         The λ.
     unit_norm : bool
         Whether every basis vector has length one.
-    null : ndarray of shape (n, n_features)
+    null : array of shape (n, n_features)
         Orthonormal directions that unit vectors are kept out of.
     supervision : Supervision, optional
         The part with labels.
@@ -61,63 +62,65 @@ class Reconstruction:
     """
 
     rows: Rows
-    mean: np.ndarray
-    covariance: np.ndarray
+    mean: Array
+    covariance: Array
     penalty: PenaltyFunction
     sparsity: float
     unit_norm: bool
-    null: np.ndarray
+    null: Array
     supervision: Supervision | None = None
     tight: bool = True
 
-    def evaluate(self, W: np.ndarray) -> Evaluation:
+    def evaluate(self, W: Array) -> Evaluation:
         """Return the objective, its gradient (tangent to the unit vectors) and the terms, as extra."""
         value, gradient = reconstruction(W, self.covariance, self._tightness(W))
         terms = {"reconstruction": value, "penalty": 0.0}
         if self.sparsity > 0:
             sums = self._penalty(W)
             terms["penalty"] = self.sparsity * float(sums[0])
-            gradient += self.sparsity * sums[1]
+            gradient = gradient + self.sparsity * sums[1]
         if self.supervision is not None:
             term, weight, moments = self.supervision
             value, slope = term.of_moments(W, moments)
             terms["discrimination"] = weight * value / self.rows.n_rows
-            gradient += (weight / self.rows.n_rows) * slope
+            gradient = gradient + (weight / self.rows.n_rows) * slope
         if self.unit_norm:
             gradient = self._within(gradient)
-            gradient -= (gradient * W).sum(axis=1, keepdims=True) * W
+            xp = namespace_of(W)
+            gradient = gradient - xp.sum(gradient * W, axis=1, keepdims=True) * W
         return Evaluation(sum(terms.values()), gradient, terms)
 
-    def retract(self, W: np.ndarray, move: np.ndarray) -> np.ndarray:
+    def retract(self, W: Array, move: Array) -> Array:
         """Return the basis after a move."""
         return unit_rows(self._within(W + move), W) if self.unit_norm else W + move
 
-    def start(self, W: np.ndarray) -> np.ndarray:
+    def start(self, W: np.ndarray) -> Array:
         """Return the basis to begin with, for one that was drawn or given."""
+        W = self.rows.place(W)
         return unit_rows(self._within(W), unit_rows(W)) if self.unit_norm else W
 
-    def _tightness(self, W: np.ndarray) -> float:
+    def _tightness(self, W: Array) -> float:
         if not (self.unit_norm and self.tight):
             return 1.0
-        return max(1.0, len(W) / (W.shape[1] - len(self.null)))
+        return max(1.0, W.shape[0] / (W.shape[1] - self.null.shape[0]))
 
-    def _within(self, V: np.ndarray) -> np.ndarray:
+    def _within(self, V: Array) -> Array:
         """Return rows without their part along which the data does not vary."""
-        return V - (V @ self.null.T) @ self.null if len(self.null) else V
+        return V - (V @ self.null.T) @ self.null if self.null.shape[0] else V
 
-    def _penalty(self, W: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _penalty(self, W: Array) -> tuple[Array, Array]:
         """Return the mean penalty of the rows, and its gradient by W."""
         rows = self.rows
-        params = (np.asarray(a, dtype=rows.dtype) for a in (W, self.mean))
+        xp = namespace_of(W)
+        params = (xp.astype(a, getattr(xp, rows.dtype.name)) for a in (W, self.mean))
         fn = partial(penalty_sums, penalty=self.penalty)
-        row_bytes = (rows.n_features + 5 * len(W)) * rows.dtype.itemsize
-        total = map_reduce(fn, rows, *params, row_bytes=row_bytes)
-        value, gradient = (to_host(part) / rows.n_rows for part in total)
-        return value, gradient
+        row_bytes = (rows.n_features + 5 * W.shape[0]) * rows.dtype.itemsize
+        value, gradient = map_reduce(fn, rows, *params, row_bytes=row_bytes)
+        return value / rows.n_rows, gradient / rows.n_rows
 
 
 class Minimum(NamedTuple):
-    """Where the loop ended, and every term of the objective at the start and after each step."""
+    """Where the loop ended, with the basis on the host, and every term at the start and after each step."""
 
     result: LoopResult
     terms: dict[str, np.ndarray]
@@ -130,7 +133,7 @@ def minimize(
     max_iter: int,
     tol: float,
     progress: Progress | None = None,
-    fitted: Callable[[np.ndarray], dict[str, Any]] | None = None,
+    fitted: Callable[[Array], dict[str, Any]] | None = None,
 ) -> Minimum:
     """Return the basis that L-BFGS reaches from W; fitted turns a basis into attributes for callbacks."""
     solver = LBFGS(evaluate=problem.evaluate, retract=problem.retract)
@@ -146,13 +149,11 @@ def minimize(
         hook=lambda state: seen.append(state.params.evaluation.extra),
     )
     terms = {name: np.array([term[name] for term in seen]) for name in seen[0]}
-    return Minimum(result._replace(params=result.params.params), terms)
+    return Minimum(result._replace(params=to_host(result.params.params)), terms)
 
 
-def moments_by_class(
-    rows: Rows, places: np.ndarray, mean: np.ndarray, n_classes: int
-) -> np.ndarray:
+def moments_by_class(rows: Rows, places: np.ndarray, mean: Array, n_classes: int) -> Array:
     """Return the sums of (x - mean)(x - mean)ᵀ over every class, shape (n_classes, n, n)."""
     fn = partial(class_moments, n_classes=n_classes)
     total = map_reduce(fn, rows, mean, aligned=(places,), row_bytes=24 * rows.n_features)
-    return to_host(ClassMoments(*total).second)
+    return ClassMoments(*total).second

@@ -200,11 +200,12 @@ class RICA(BaseRICA):
             seen = self._joined(batch, rows.dtype)
             # Of all rows seen: their covariance is known better than that of the batch.
             problem = self._problem(rows, seen.moments, penalty, seen.null)
-            W = problem.start(W)
-            here = problem.evaluate(W)
-        averages, step = adam(averages, here.gradient)
+            position = problem.start(W)
+            here = problem.evaluate(position)
+        averages, step = adam(averages, to_host(here.gradient))
         length = _STEP / np.sqrt(rows.n_features * (1 + seen.n_steps / _STEPS_TO_SLOW))
-        self.__dict__.update(self._learned(rows, problem.retract(W, length * step), problem.mean))
+        position = problem.retract(position, rows.place(length * step))
+        self.__dict__.update(self._learned(rows, position, seen.moments.first))
         self._averages, self._seen = averages, seen
         self.n_iter_ = getattr(self, "n_iter_", 0) + 1
         self.reconstruction_error_ = here.extra["reconstruction"]

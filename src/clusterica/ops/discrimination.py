@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
-
 from clusterica.arrays import namespace_of
 from clusterica.arrays._namespace import Array
 
@@ -62,25 +60,28 @@ class Discrimination:
         value = value + self.eta * xp.sum(S * S, dtype=xp.float64)
         return Discriminated(value, slopes + 2 * self.eta * S)
 
-    def of_moments(self, W: np.ndarray, moments: np.ndarray) -> tuple[float, np.ndarray]:
+    def of_moments(self, W: Array, moments: Array) -> tuple[float, Array]:
         """Return the sum over all rows for codes ``W x``, and its gradient by W: no row is looked at.
 
         Parameters
         ----------
-        W : ndarray of shape (K, n_features)
-        moments : ndarray of shape (n_classes, n_features, n_features)
+        W : (K, n_features) array
+        moments : (n_classes, n_features, n_features) array
             Sums of x xᵀ over the rows of each class.
         """
-        k = len(W) // self.n_classes
-        own = W.reshape(self.n_classes, k, -1).sum(axis=1)
-        others = own.sum(axis=0) - own
+        xp = namespace_of(W)
+        k = W.shape[0] // self.n_classes
+        own = xp.sum(xp.reshape(W, (self.n_classes, k, -1)), axis=1)
+        others = xp.sum(own, axis=0) - own
         # The sum over rows of a class of (uᵀ x)² is uᵀ M u.
-        bent = np.einsum("cij,cj->ci", moments, others)
-        value = float((others * bent).sum())
-        by_class = 2 * (bent.sum(axis=0) - bent)  # a code is among the others of every other class
+        bent = (moments @ others[:, :, None])[:, :, 0]
+        value = float(xp.sum(others * bent))
+        by_class = 2 * (
+            xp.sum(bent, axis=0) - bent
+        )  # a code is among the others of every other class
         if not self.homogeneous:
-            return value, np.repeat(by_class, k, axis=0)
-        inward = np.einsum("cij,cj->ci", moments, own)
-        stretched = W @ moments.sum(axis=0)
-        value += self.eta * float((W * stretched).sum()) - float((own * inward).sum())
-        return value, np.repeat(by_class - 2 * inward, k, axis=0) + 2 * self.eta * stretched
+            return value, xp.repeat(by_class, k, axis=0)
+        inward = (moments @ own[:, :, None])[:, :, 0]
+        stretched = W @ xp.sum(moments, axis=0)
+        value += self.eta * float(xp.sum(W * stretched)) - float(xp.sum(own * inward))
+        return value, xp.repeat(by_class - 2 * inward, k, axis=0) + 2 * self.eta * stretched

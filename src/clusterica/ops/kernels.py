@@ -243,7 +243,7 @@ class HistogramIntersection:
         # Feature by feature, so that no array is larger than the result.
         total = xp.minimum(E[:, :1], V[:, 0][None, :])
         for f in range(1, X.shape[1]):
-            total = total + xp.minimum(E[:, f : f + 1], V[:, f][None, :])
+            total += xp.minimum(E[:, f : f + 1], V[:, f][None, :])
         return total
 
     def diagonal(self, X: Array) -> Array:
@@ -253,11 +253,14 @@ class HistogramIntersection:
     def pull(self, X: Array, W: Array, values: Array, Q: Array) -> Pull:
         """Return ``sum_i Q_ip dk(w_p, x_i)/dw_p``."""
         xp = namespace_of(X)
-        slopes = []
+        sides = []
         for f in range(X.shape[1]):
-            gap = X[:, f : f + 1] - W[:, f][None, :]
-            slopes.append(xp.sum(Q * (0.5 + 0.5 * xp.sign(gap)), axis=0))
-        return Pull(0 * Q[0, :], -self.b * self._exp(W) * xp.stack(slopes, axis=1))
+            side = xp.sign(X[:, f : f + 1] - W[:, f][None, :])
+            side *= Q
+            sides.append(xp.sum(side, axis=0))
+        # The derivative counts where x exceeds w: half of the sum of all, and of those by their sides.
+        slopes = (xp.sum(Q, axis=0)[:, None] + xp.stack(sides, axis=1)) / 2
+        return Pull(0 * Q[0, :], -self.b * self._exp(W) * slopes)
 
     def diagonal_pull(self, W: Array, q: Array) -> Pull:
         """Return ``q_p dk(w_p, w_p)/dw_p``."""

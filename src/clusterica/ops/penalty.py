@@ -26,6 +26,9 @@ from clusterica.ops.contrast import (
 from clusterica.ops.cpu.pools import torus_penalty
 
 _WIDTH = 3  # neighbours of a pool that is given by name
+# Means over neighbours by a matrix are one pass over memory, where every shift of the array is another; on
+# sides longer than this the product itself costs more.
+_LONG = 64
 _ALL = "one pool of all codes is no sparsity; use smaller pools, or pooling=None"
 
 
@@ -92,19 +95,27 @@ class TorusPooling:
     def average(self, V: Array) -> Array:
         """Return for every code the mean over its neighbours, shape (n_rows, n_codes)."""
         xp = namespace_of(V)
-        V = xp.reshape(V, (V.shape[0], *self.shape))
-        n = 1
-        for axis, length in enumerate(self.shape, start=1):
-            if length <= self.width:
-                # Neighbours on both sides would be the same ones, and count twice.
-                V = xp.broadcast_to(xp.sum(V, axis=axis, keepdims=True), V.shape)
-                n *= length
-            else:
-                reach = self.width // 2
-                shifts = [s for s in range(-reach, reach + 1) if s]
-                V = sum((xp.roll(V, s, axis=axis) for s in shifts), start=V)
-                n *= self.width
-        return xp.reshape(V, (V.shape[0], -1)) / n
+        n_rows, after = V.shape[0], prod(self.shape)
+        for length in self.shape:
+            after //= length
+            V = xp.reshape(V, (-1, length, after))
+            if length > _LONG:
+                reach = range(1, self.width // 2 + 1)
+                V = sum((xp.roll(V, s * r, axis=1) for r in reach for s in (1, -1)), start=V)
+                V = V / self.width
+                continue
+            B = xp.astype(to_like(_band(length, self.width), V), V.dtype, copy=False)
+            V = B @ V if after > 1 else V[:, :, 0] @ B
+        return xp.reshape(V, (n_rows, -1))
+
+
+@lru_cache(maxsize=8)
+def _band(length: int, width: int) -> np.ndarray:
+    """Return the matrix that takes means over neighbours on a ring; over all where there are no more."""
+    places = np.arange(length)
+    apart = np.abs(places[:, None] - places)
+    near = np.minimum(apart, length - apart) <= width // 2
+    return near / near.sum(axis=1)
 
 
 @dataclass(frozen=True)

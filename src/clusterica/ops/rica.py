@@ -20,23 +20,21 @@ from clusterica.ops.tiles import sum_tiles
 _NULL = 10
 
 
-def reconstruction(
-    W: np.ndarray, C: np.ndarray, tightness: float = 1.0
-) -> tuple[float, np.ndarray]:
+def reconstruction(W: Array, C: Array, tightness: float = 1.0) -> tuple[float, Array]:
     """Return ``tr(E C E)`` with ``E = WᵀW / t - I``, and its gradient by W.
 
     Parameters
     ----------
-    W : ndarray of shape (n_components, n_features)
-    C : ndarray of shape (n_features, n_features)
+    W : (n_components, n_features) array
+    C : (n_features, n_features) array
         Covariance of the rows.
     tightness : float, default=1.0
         The t: K unit vectors that point evenly in all of n directions have WᵀW = (K / n) I.
     """
-    E = (W.T @ W) / tightness
-    E.flat[:: len(E) + 1] -= 1
+    xp = namespace_of(W)
+    E = (W.T @ W) / tightness - xp.eye(W.shape[1], dtype=W.dtype, device=W.device)
     CE = C @ E
-    return float((E * CE).sum()), (2 / tightness) * (W @ (CE + CE.T))
+    return float(xp.sum(E * CE)), (2 / tightness) * (W @ (CE + CE.T))
 
 
 def null_directions(C: np.ndarray, dtype: np.dtype) -> np.ndarray:

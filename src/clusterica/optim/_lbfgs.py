@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from clusterica.arrays import namespace_of
+from clusterica.arrays._namespace import Array
 from clusterica.optim._loop import Step
 from clusterica.optim._two_loops import two_loops
 
@@ -25,7 +27,7 @@ class Evaluation(NamedTuple):
     """The objective at some parameters, its gradient, and whatever the preconditioner needs."""
 
     objective: float
-    gradient: np.ndarray
+    gradient: Array
     extra: Any = None
 
 
@@ -34,22 +36,26 @@ class Position(NamedTuple):
 
     params: Any
     evaluation: Evaluation
-    moves: tuple[tuple[np.ndarray, np.ndarray, float], ...] = ()
+    moves: tuple[tuple[Array, Array, float], ...] = ()
     share: float = 1.0
     """How much of the last direction was gone."""
 
 
-def _added(params: np.ndarray, move: np.ndarray) -> np.ndarray:
+def _added(params: Array, move: Array) -> Array:
     return params + move
 
 
-def _squared_length(params: np.ndarray) -> float:
-    return float((params**2).sum())
+def _dot(a: Array, b: Array) -> float:
+    return float(namespace_of(a).sum(a * b))
+
+
+def _squared_length(a: Array) -> float:
+    return _dot(a, a)
 
 
 @dataclass(frozen=True)
 class LBFGS:
-    """One step of L-BFGS, for :func:`clusterica.optim.iterate`; small arrays in host memory, float64.
+    """One step of L-BFGS, for :func:`clusterica.optim.iterate`; float64 arrays of any library.
 
     Parameters
     ----------
@@ -71,8 +77,8 @@ class LBFGS:
     """
 
     evaluate: Callable[[Any], Evaluation]
-    retract: Callable[[Any, np.ndarray], Any] = _added
-    precondition: Callable[[np.ndarray, Any], np.ndarray] | None = None
+    retract: Callable[[Any, Array], Any] = _added
+    precondition: Callable[[Array, Any], Array] | None = None
     size: Callable[[Any], float] = _squared_length
     memory: int = 8
     longest: float = np.inf
@@ -80,7 +86,8 @@ class LBFGS:
     def start(self, params: Any) -> Position:
         """Return the position to begin with; costs one evaluation."""
         found = self.evaluate(params)
-        if not (np.isfinite(found.objective) and np.isfinite(found.gradient).all()):
+        xp = namespace_of(found.gradient)
+        if not (np.isfinite(found.objective) and bool(xp.all(xp.isfinite(found.gradient)))):
             raise ValueError(
                 f"the objective at the start is {found.objective:g}, or its gradient is not finite; scale "
                 "the rows down, or use a penalty that grows more slowly"
@@ -106,27 +113,28 @@ class LBFGS:
         if product > 0 and self.memory > 0:
             moves = (*moves, (move, bend, 1 / product))[-self.memory :]
         # The length of a first move is arbitrary, so that a short one does not tell that this is the end.
-        change = np.inf if blind else float((move**2).sum()) / max(self.size(params), _TINY)
+        change = np.inf if blind else _squared_length(move) / max(self.size(params), _TINY)
         return Step(Position(params, there, moves, share), there.objective, change)
 
-    def _inverse_hessian(self, here: Evaluation, moves: tuple) -> np.ndarray:
+    def _inverse_hessian(self, here: Evaluation, moves: tuple) -> Array:
         """Apply the inverse second derivative to the gradient, by the two-loop recursion."""
         return two_loops(here.gradient, moves, lambda q, _: self._first_guess(q, here, moves), _dot)
 
-    def _first_guess(self, q: np.ndarray, here: Evaluation, moves: tuple) -> np.ndarray:
+    def _first_guess(self, q: Array, here: Evaluation, moves: tuple) -> Array:
         if self.precondition is not None:
             return self.precondition(q, here.extra)
         if not moves:
-            return q / max(1.0, float(np.sqrt((q**2).sum())))
+            return q / max(1.0, _squared_length(q) ** 0.5)
         _, y, scale = moves[-1]
-        return q / (scale * (y**2).sum())
+        return q / (scale * _squared_length(y))
 
     def _search(
-        self, params: Any, here: Evaluation, move: np.ndarray, share: float = 1.0
-    ) -> tuple[Any, Evaluation, np.ndarray, float] | None:
+        self, params: Any, here: Evaluation, move: Array, share: float = 1.0
+    ) -> tuple[Any, Evaluation, Array, float] | None:
         """Halve the move until the objective falls enough; None if it never does."""
         if self.longest < np.inf:
-            length = float((move**2).sum(axis=-1).max()) ** 0.5
+            xp = namespace_of(move)
+            length = float(xp.max(xp.sum(move * move, axis=-1))) ** 0.5
             move = move * min(1.0, self.longest / max(length, _TINY))
         slope = _slope(here, move)
         noise = _NOISE * abs(here.objective)
@@ -140,9 +148,5 @@ class LBFGS:
         return None
 
 
-def _slope(here: Evaluation, move: np.ndarray) -> float:
+def _slope(here: Evaluation, move: Array) -> float:
     return _dot(here.gradient, move)
-
-
-def _dot(a: np.ndarray, b: np.ndarray) -> float:
-    return float((a * b).sum())
