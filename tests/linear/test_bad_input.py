@@ -129,6 +129,19 @@ def test_constant_features_get_no_weight(request, head, shape, value, dtype):
     assert np.isfinite(model.decision_function(padded)).all()
 
 
+@pytest.mark.parametrize("size", [1e-15, 1e-24, 1e-33])
+@pytest.mark.parametrize("shape", ["tall", "wide"])
+def test_features_whose_squares_vanish(request, head, shape, size):
+    """Codes of basis vectors that are far from all rows; beside features of the usual size too."""
+    X, y = request.getfixturevalue(shape)
+    X = X.astype(np.float32)
+    expected = head(2.0).fit(X, y).decision_function(X)
+    for sizes in (np.full(X.shape[1], size), np.resize([size, 1.0], X.shape[1])):
+        small = X * sizes.astype(np.float32)
+        found = head(2.0).fit(small, y).decision_function(small)
+        np.testing.assert_allclose(found, expected, atol=5e-3)
+
+
 def test_all_features_constant(head, put):
     """Nothing to go by but the shares of the classes."""
     X, y = put(np.ones((10, 3))), np.repeat([0, 1], [3, 7])

@@ -128,6 +128,9 @@ def test_feature_sums(put, block):
     np.testing.assert_allclose(to_host(sums.first), expected, rtol=1e-12)
     expected = sum(wi * (x - a) ** 2 for wi, x in zip(w, X, strict=True))
     np.testing.assert_allclose(to_host(sums.second), expected, rtol=1e-12)
+    narrow = (put(1e-24 * array.astype(np.float32)) for array in (X, a))
+    wide = feature_sums(*narrow, put(w.astype(np.float32)), wide=True)
+    np.testing.assert_allclose(to_host(wide.second), 1e-48 * expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("shifted", [True, False])

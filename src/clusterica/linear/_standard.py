@@ -5,6 +5,7 @@ With ``m = z Wᵀ + b = x Aᵀ + c``: ``A = W / scale`` and ``c = b - A mean``.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -60,9 +61,11 @@ def learn_standard(rows: Rows, weights: np.ndarray, *, centre: bool, scale: bool
 
 def _mean_and_deviation(rows: Rows, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     about = rows.glance().mean(axis=0, dtype=np.float64).astype(rows.dtype)
-    row_bytes = 2 * rows.n_features * rows.dtype.itemsize
-    sums = map_reduce(feature_sums, rows, about, aligned=(weights,), row_bytes=row_bytes)
-    total, first, second = (to_host(s) for s in sums)
+    total, first, second = _feature_sums(rows, about, weights, wide=False)
+    limits = np.finfo(rows.dtype)
+    if rows.dtype != np.float64 and (second < total * limits.tiny / limits.eps).any():
+        # Features that are constant, or so small that their squares vanish.
+        total, first, second = _feature_sums(rows, about, weights, wide=True)
     if not np.isfinite(second).all():
         j = int(np.flatnonzero(~np.isfinite(second))[0])
         raise ValueError(
@@ -75,6 +78,15 @@ def _mean_and_deviation(rows: Rows, weights: np.ndarray) -> tuple[np.ndarray, np
     # What is left of a constant feature after rounding is no variance.
     noise = 8 * float(np.finfo(rows.dtype).eps) * np.abs(mean)
     return mean, np.where(variance > noise**2, variance, 0.0) ** 0.5
+
+
+def _feature_sums(
+    rows: Rows, about: np.ndarray, weights: np.ndarray, *, wide: bool
+) -> tuple[np.ndarray, ...]:
+    fn = partial(feature_sums, wide=wide)
+    row_bytes = (24 if wide else 2 * rows.dtype.itemsize) * rows.n_features
+    sums = map_reduce(fn, rows, about, aligned=(weights,), row_bytes=row_bytes)
+    return tuple(to_host(s) for s in sums)
 
 
 def affine(standard: Standard, W: Array, b: Array, dtype: np.dtype) -> Affine:

@@ -25,9 +25,14 @@ class FeatureSums(NamedTuple):
     second: Array
 
 
-def feature_sums(X: Array, about: Array, weights: Array) -> FeatureSums:
-    """Return ``sum w``, ``sum w (x - a)`` and ``sum w (x - a)²``, the last two of shape (n_features,)."""
+def feature_sums(X: Array, about: Array, weights: Array, *, wide: bool = False) -> FeatureSums:
+    """Return ``sum w``, ``sum w (x - a)`` and ``sum w (x - a)²``, the last two of shape (n_features,).
+
+    In float64 if wide: squares of float32 numbers below 1e-22 are zero.
+    """
     xp = namespace_of(X)
+    if wide:
+        X, about, weights = (xp.astype(a, xp.float64) for a in (X, about, weights))
     centred = X - about
     weight = xp.sum(xp.astype(weights, xp.float64))
     return FeatureSums(weight, weights @ centred, weights @ (centred * centred))
