@@ -17,7 +17,7 @@ from clusterica.ops.kernels import Kernel, Pull, gram
 from clusterica.ops.linalg import unit_rows
 from clusterica.ops.penalty import Elementwise, PenaltyFunction
 
-_TILE = 2**17  # numbers in the codes of a tile
+_TILE = 2**19  # numbers in the codes of a tile
 
 
 class Model(NamedTuple):
