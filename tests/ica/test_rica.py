@@ -148,16 +148,20 @@ def test_the_objective_falls_and_its_terms_add_up(mixed, pooling, unit_norm):
 @pytest.mark.parametrize("unit_norm", [True, False])
 @pytest.mark.parametrize("signs", [None, [1, -1, 1, 1, -1, -1]])
 @pytest.mark.parametrize("pooling", [None, "2d"])
-def test_the_gradient_by_finite_differences(put, assert_gradient, unit_norm, signs, pooling):
-    """Along moves of unit vectors, on every array library."""
+@pytest.mark.parametrize("n_null", [0, 1])
+def test_the_gradient_by_finite_differences(
+    put, assert_gradient, unit_norm, signs, pooling, n_null
+):
+    """Along moves of unit vectors, on every array library; where data does not vary they do not go."""
     from clusterica.arrays import check_rows
 
     rng = np.random.default_rng()
-    X = rng.laplace(size=(60, 4)) @ rng.normal(size=(4, 4)) + 1
+    null = np.linalg.qr(rng.normal(size=(4, 4)))[0][:n_null]
+    X = rng.laplace(size=(60, 4)) @ rng.normal(size=(4, 4)) @ (np.eye(4) - null.T @ null) + 1
     signs = None if signs is None else np.array(signs, dtype=float)
     penalty = make_penalty("logcosh", pooling, n_codes=6, signs=signs)
     rows, C = check_rows(RICA(), put(X), reset=True), np.cov(X.T, bias=True)
-    mean, C, null = map(rows.place, (X.mean(axis=0), C, np.zeros((0, 4))))
+    mean, C, null = map(rows.place, (X.mean(axis=0), C, null))
     problem = Reconstruction(rows, mean, C, penalty, 0.7, unit_norm, null)
     assert_gradient(problem, rng)
 
@@ -302,12 +306,11 @@ def test_batches_of_rows_that_do_not_vary_everywhere(rng):
     assert rica.transform(X).std(axis=0).min() > 0.8
 
 
-@pytest.mark.parametrize("library", ["numpy", "torch"])
-def test_batches_go_on_after_fit(mixed, library):
-    X = mixed[0] if library == "numpy" else pytest.importorskip("torch").asarray(mixed[0])
-    rica = RICA(sparsity=0.5, random_state=0).fit(X[:4000])
+def test_batches_go_on_after_fit(mixed, put):
+    X, more = put(mixed[0][:4000]), put(mixed[0][4000:])
+    rica = RICA(sparsity=0.5, random_state=0).fit(X)
     before, n = to_host(rica.components_), rica.n_iter_
-    rica.partial_fit(X[4000:])
+    rica.partial_fit(more)
     assert rica.n_iter_ == n + 1
     assert type(rica.components_) is type(X)
     cosines = (to_host(rica.components_) * before).sum(axis=1)
@@ -315,7 +318,8 @@ def test_batches_go_on_after_fit(mixed, library):
     assert cosines.min() > 0.9
     np.testing.assert_allclose(to_host(rica.mean_), mixed[0].mean(axis=0), atol=1e-10)
     assert not hasattr(rica, "objective_history_")
-    rica.fit(X[:4000])
+    rica.partial_fit(more)
+    rica.fit(X)
     np.testing.assert_array_equal(to_host(rica.components_), before)
 
 
@@ -377,6 +381,23 @@ def test_progress_and_models_on_the_way(mixed):
     found = [objective(model, X) for model in seen.models[:-1]]
     np.testing.assert_allclose(found, rica.objective_history_[1:], rtol=1e-8)
     assert len(seen.models[0].get_feature_names_out()) == 6
+
+
+def test_what_is_done_to_learned_arrays_does_not_reach_the_fit(mixed):
+    class Vandal(Recorder):
+        def on_fit_task_end(self, estimator, context, *, fitted_estimator=None):
+            if context.task_name == "iteration":
+                fitted_estimator.components_ *= -3
+                fitted_estimator.mean_ += 1
+
+    X = mixed[0]
+    left, spoiled = RICA(6, random_state=0, tol=1e-3), RICA(6, random_state=0, tol=1e-3)
+    left.fit(X[:1000])
+    spoiled.set_callbacks(Vandal()).fit(X[:1000])
+    np.testing.assert_array_equal(spoiled.components_, left.components_)
+    left.mean_[:] = 0
+    left.partial_fit(X[1000:])
+    np.testing.assert_allclose(left.mean_, X.mean(axis=0), atol=1e-10)
 
 
 def test_early_stopping_warns_of_nothing(mixed):

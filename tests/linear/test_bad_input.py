@@ -142,6 +142,18 @@ def test_features_whose_squares_vanish(request, head, shape, size):
         np.testing.assert_allclose(found, expected, atol=5e-3)
 
 
+@pytest.mark.parametrize("size", [1e-36, 1e-38, 1e-42])
+@pytest.mark.parametrize("shape", ["tall", "wide"])
+def test_features_that_weights_can_not_be_divided_by(request, head, shape, size):
+    """They count as constant, and the others as ever."""
+    X, y = request.getfixturevalue(shape)
+    X = X.astype(np.float32)
+    dead = (size * np.random.default_rng().random((len(X), 2))).astype(np.float32)
+    model = head(2.0).fit(np.hstack([X, dead]), y)
+    np.testing.assert_array_equal(model.coef_[:, -2:], 0)
+    np.testing.assert_allclose(model.coef_[:, :-2], head(2.0).fit(X, y).coef_, atol=2e-3)
+
+
 def test_all_features_constant(head, put):
     """Nothing to go by but the shares of the classes."""
     X, y = put(np.ones((10, 3))), np.repeat([0, 1], [3, 7])

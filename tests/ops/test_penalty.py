@@ -129,6 +129,7 @@ def torus_matrix(shape, width):
         ((70,), 5),
         ((3, 65), 3),
         ((65, 2), 3),
+        ((65, 80), 71),
     ],
 )
 def test_pools_on_a_torus(put, shape, width, rng):

@@ -190,7 +190,7 @@ class RICA(BaseRICA):
         rows = check_rows(self, X, reset=first, min_rows=2)
         if not first:
             check_model_device(self, rows, self.components_)
-        K = self._n_components(rows, y) if first else len(self.components_)
+        K = self._n_components(rows, y) if first else self.components_.shape[0]
         penalty = self._penalty(K)
         with worker_pool():
             batch = host_moments(rows)

@@ -63,20 +63,21 @@ def _mean_and_deviation(rows: Rows, weights: np.ndarray) -> tuple[np.ndarray, np
     about = rows.glance().mean(axis=0, dtype=np.float64).astype(rows.dtype)
     total, first, second = _feature_sums(rows, about, weights, wide=False)
     limits = np.finfo(rows.dtype)
-    if rows.dtype != np.float64 and (second < total * limits.tiny / limits.eps).any():
-        # Features that are constant, or so small that their squares vanish.
-        total, first, second = _feature_sums(rows, about, weights, wide=True)
     if not np.isfinite(second).all():
         j = int(np.flatnonzero(~np.isfinite(second))[0])
         raise ValueError(
             f"the squares of feature {j} are too large for {rows.dtype}; scale the features down, or pass "
             "float64"
         )
+    if rows.dtype != np.float64 and (second < total * limits.tiny / limits.eps).any():
+        # Features that are constant, or so small that their squares vanish.
+        total, first, second = _feature_sums(rows, about, weights, wide=True)
     shift = first / total
     mean = about + shift
     variance = np.clip(second / total - shift**2, 0, None)
-    # What is left of a constant feature after rounding is no variance.
-    noise = 8 * float(np.finfo(rows.dtype).eps) * np.abs(mean)
+    # What is left of a constant feature after rounding is no variance, nor is what weights divided by would
+    # overflow.
+    noise = np.maximum(8 * limits.eps * np.abs(mean), limits.tiny / limits.eps**0.5)
     return mean, np.where(variance > noise**2, variance, 0.0) ** 0.5
 
 

@@ -81,7 +81,7 @@ def kernel_sums(
     model : Model
         The terms of the objective.
     """
-    # Tiles small enough for the cache, but with half as many rows as the moment has: it is written for each.
+    # Tiles of some rows, for fast products, and of half as many as the moment has: it is written for each.
     size = max(_TILE // W.shape[0], W.shape[0] // 2)
     if not is_host_array(X) or X.shape[0] <= size:
         return _kernel_sums(X, W, bend, labels, model)

@@ -257,10 +257,10 @@ class HistogramIntersection:
         for f in range(X.shape[1]):
             side = xp.sign(X[:, f : f + 1] - W[:, f][None, :])
             side *= Q
-            sides.append(xp.sum(side, axis=0))
+            sides.append(xp.sum(side, axis=0, dtype=xp.float64))
         # The derivative counts where x exceeds w: half of the sum of all, and of those by their sides.
-        slopes = (xp.sum(Q, axis=0)[:, None] + xp.stack(sides, axis=1)) / 2
-        return Pull(0 * Q[0, :], -self.b * self._exp(W) * slopes)
+        slopes = (xp.sum(Q, axis=0, dtype=xp.float64)[:, None] + xp.stack(sides, axis=1)) / 2
+        return Pull(0 * Q[0, :], -self.b * self._exp(W) * xp.astype(slopes, W.dtype))
 
     def diagonal_pull(self, W: Array, q: Array) -> Pull:
         """Return ``q_p dk(w_p, w_p)/dw_p``."""

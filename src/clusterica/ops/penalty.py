@@ -99,7 +99,7 @@ class TorusPooling:
         for length in self.shape:
             after //= length
             V = xp.reshape(V, (-1, length, after))
-            if length > _LONG:
+            if length > max(_LONG, self.width):
                 reach = range(1, self.width // 2 + 1)
                 V = sum((xp.roll(V, s * r, axis=1) for r in reach for s in (1, -1)), start=V)
                 V = V / self.width

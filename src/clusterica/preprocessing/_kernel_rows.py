@@ -62,8 +62,8 @@ def kernel_for(
 
 
 def exporter(rows: Rows) -> Callable[[Any], Array]:
-    """Return a function that brings an array to the library, device and dtype of the data."""
-    return lambda values: rows.export(np.asarray(to_host(values), dtype=rows.dtype))
+    """Return a function that copies an array to the library, device and dtype of the data."""
+    return lambda values: rows.export(np.array(to_host(values), dtype=rows.dtype))
 
 
 def _is_zero(X: Array) -> Array:
