@@ -15,10 +15,16 @@ from clusterica.images import sample_patches
 from clusterica.ops.kernels import make_kernel
 from clusterica.ops.linalg import unit_rows
 
+PENALTY_NOTE = (
+    "kRICA and d-kRICA pool codes over 3 x 3 neighbours, as in the paper; the penalty of RICA, DRICA and "
+    "d-RICA is log cosh here, where the paper's RICA pools."
+)
 CODES_NOTE = (
     "Own codes are k(w, x) of kRICA and d-kRICA, the codes of KICA and KSR, W x of the others, each sign a "
     "feature; threshold t: what the responses to the basis exceed t by, of both signs, whatever learned it. "
-    "Dead: basis vectors with k(w, x) < 0.01 for all patches."
+    "Dead: basis vectors with k(w, x) < 0.01 for all patches. With the paper's settings, which do not tell "
+    "the number of steps, kRICA and d-kRICA take 50 at most, KSR 10, and RICA, DRICA and d-RICA 100. "
+    + PENALTY_NOTE
 )
 _PATCHES = 4000  # enough to whiten by
 _COMPARED = 1000  # of them, with as many others: a million pairs

@@ -10,7 +10,7 @@ import numpy as np
 
 from clusterica.experiments._context import Context
 from clusterica.experiments._p4_methods import KERNEL, SUPERVISED, Setting, make_features
-from clusterica.experiments._p4_notes import median_similarities, similarity_note
+from clusterica.experiments._p4_notes import PENALTY_NOTE, median_similarities, similarity_note
 from clusterica.experiments._p4_stl import FoldScores, folds_note, score_folds
 from clusterica.experiments._panels import side_by_side
 from clusterica.experiments._recognition import Constants, device_name, percent, stl10
@@ -18,8 +18,9 @@ from clusterica.experiments._result import Picture, Result
 
 NOTE = (
     "{n_patches:,} patches, {n_filters} filters where their number is not varied, one patch in {stride} "
-    "encoded in each direction, by the method's own codes; weights that are not varied are those of the "
-    "paper (λ = 0.01, α = 0.1, γ = 0.1). In brackets: basis vectors with k(w, x) < 0.01 for all patches."
+    "encoded in each direction, by the method's own codes; {n_steps} steps at most; weights that are not "
+    "varied are those of the paper (λ = 0.01, α = 0.1, γ = 0.1). In brackets: basis vectors with k(w, x) < "
+    "0.01 for all patches."
 )
 
 
@@ -110,7 +111,12 @@ def sweep(
         settings={"data": data, **sizes._asdict(), "device": device_name(ctx)},
         pictures=(_picture(places, scores, axis, data),),
         note=" ".join(
-            (folds_note(train, parts), NOTE.format(**sizes._asdict()), similarity_note(similar))
+            (
+                folds_note(train, parts),
+                NOTE.format(**sizes._asdict(), n_steps=_steps_of(curves)),
+                PENALTY_NOTE,
+                similarity_note(similar),
+            )
         ),
     )
 
@@ -121,6 +127,14 @@ def _kernels_of(curves: Mapping[str, Sequence[Point]]) -> list[Setting]:
         point.setting.gamma for name, points in curves.items() if name in KERNEL for point in points
     }
     return [Setting(gamma=gamma) for gamma in sorted(used)]
+
+
+def _steps_of(curves: Mapping[str, Sequence[Point]]) -> str:
+    """Return the largest number of steps of every method that counts them, in words where they differ."""
+    most = {n: points[0].setting.max_iter for n, points in curves.items() if n != "K-means"}
+    if len(set(most.values())) == 1:
+        return str(next(iter(most.values())))
+    return ", ".join(f"{n} ({name})" for name, n in most.items())
 
 
 def _cell(scores: FoldScores) -> str:
