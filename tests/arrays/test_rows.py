@@ -219,6 +219,16 @@ def test_csr_blocks_are_sized_by_what_they_hold():
     assert block_size(as_rows(S), row_bytes=0) >= 1000
 
 
+def test_blocks_are_worth_handing_out():
+    X = np.zeros((20_000, 10), np.float32)
+    with config_context(threads=2):
+        assert block_size(as_rows(X), row_bytes=0, n_parameters=20) == 20_000
+        assert block_size(as_rows(X), row_bytes=0, n_parameters=10_000) == 2500
+        assert block_size(as_rows(X[:1500]), row_bytes=0, n_parameters=10_000) == 750
+    with config_context(threads=2, memory=2**20):
+        assert block_size(as_rows(X), row_bytes=1000, n_parameters=20) < 350
+
+
 @pytest.mark.parametrize("container", [sp.csc_array, sp.coo_matrix, sp.bsr_array])
 def test_blocks_of_other_sparse_formats(table, estimator, container):
     rows = check_rows(estimator, [container(table)], reset=True, accept_sparse=True)

@@ -192,7 +192,7 @@ def test_same_settings_give_the_same_bits(rng, place, estimator, where, dtype):
         time.sleep(abs(hash(float(w[0]))) % 5 * 1e-4)
         return (B.T @ w,)
 
-    with config_context(threads=4):
+    with config_context(threads=4, memory="256KiB"):
         results = [map_reduce(fn, rows, aligned=(weights,))[0].tobytes() for _ in range(4)]
     assert len(set(results)) == 1
 
@@ -301,7 +301,8 @@ def test_blas_has_one_thread_in_workers_and_all_afterwards(fails):
             raise ArithmeticError
         return (B.sum(axis=0),)
 
-    with config_context(threads=3), pytest.raises(ArithmeticError) if fails else nullcontext():
+    error = pytest.raises(ArithmeticError) if fails else nullcontext()
+    with config_context(threads=3, memory="64KiB"), error:
         map_reduce(fn, as_rows(np.ones((5000, 2))))
     assert set(inside) == {1}
     assert 2 in blas_threads()

@@ -7,6 +7,7 @@ input and settings give the same bits on the CPU, whatever thread finished first
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -28,7 +29,10 @@ from clusterica.arrays._rows import DaskRows, Rows, as_rows
 _MOST_ROWS_ON_HOST = 2**15
 _MOST_ROWS_ON_DEVICE = 2**17
 _BLOCKS_PER_THREAD = 4  # enough that threads of uneven speed end together
-_FEWEST_ROWS = 1024  # under this a block costs more to hand out than to compute
+# Under these a block costs more to hand out than to compute; products are those of its rows with the
+# parameters, or with each other.
+_FEWEST_ROWS = 1024
+_FEWEST_PRODUCTS = 2**23
 
 
 def map_reduce(
@@ -120,8 +124,12 @@ class _PerRow:
         return self._fn(*args), None
 
 
-def block_size(rows: Rows, row_bytes: int) -> int:
-    """Return how many rows a block may have for the blocks in flight to fit the memory budget."""
+def block_size(rows: Rows, row_bytes: int, n_parameters: int = 0) -> int:
+    """Return how many rows a block may have for the blocks in flight to fit the memory budget.
+
+    On the host no more blocks are made of them than are worth their while; the number of parameters, all
+    their entries, says how much there is to do.
+    """
     config = active_config()
     threads = config.n_threads if rows.on_host else 1
     in_flight = threads + 1 if rows.on_host else 1
@@ -131,7 +139,8 @@ def block_size(rows: Rows, row_bytes: int) -> int:
         return most
     # Equal blocks, as many as divide well among the threads.
     even = -(-rows.n_rows // (_BLOCKS_PER_THREAD * threads))
-    n_blocks = -(-rows.n_rows // min(most, max(even, _FEWEST_ROWS)))
+    worth = _FEWEST_PRODUCTS // (rows.n_features**2 + n_parameters)
+    n_blocks = -(-rows.n_rows // min(most, max(even, worth, _FEWEST_ROWS)))
     if n_blocks > 1:
         n_blocks = -(-n_blocks // threads) * threads
     return max(1, min(most, -(-rows.n_rows // n_blocks)))
@@ -141,7 +150,7 @@ def _results(
     fn: Callable, rows: Rows, params: tuple, aligned: tuple, row_bytes: int
 ) -> Generator[tuple[int, int, Any], None, None]:
     """Yield (start, stop, result) of every block, in order, with a bounded number in flight."""
-    size = block_size(rows, row_bytes)
+    size = block_size(rows, row_bytes, sum(math.prod(p.shape) for p in params if p is not None))
     threads = active_config().n_threads
 
     def run(start: int, stop: int, load: Callable) -> Any:
