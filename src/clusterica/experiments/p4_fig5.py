@@ -15,7 +15,7 @@ from clusterica.experiments._p4_methods import (
     percent_dead,
     share_dead,
 )
-from clusterica.experiments._p4_notes import median_similarities, similarity_note
+from clusterica.experiments._p4_notes import PENALTY_NOTE, median_similarities, similarity_note
 from clusterica.experiments._panels import side_by_side
 from clusterica.experiments._recognition import Constants
 from clusterica.experiments._registry import experiment
@@ -105,13 +105,15 @@ def run(ctx: Context) -> Result:
             **settings,
         },
         pictures=(_picture(distances, contrasts, known),),
-        note=f"{NOTE} {similarity_note(similar)} {ranking}",
+        note=f"{NOTE} {PENALTY_NOTE} {similarity_note(similar)} {ranking}",
     )
 
 
 def _distances(X: np.ndarray) -> np.ndarray:
     """Return the distances of all pairs of rows, features standardised."""
-    X = (X - X.mean(axis=0)) / np.maximum(X.std(axis=0), 1e-6)
+    X = X.astype(np.float64)  # in which squares of the codes of dead basis vectors do not vanish
+    spread = X.std(axis=0)
+    X = (X - X.mean(axis=0)) / np.where(spread > 0, spread, 1)
     return np.linalg.norm(X[:, None, :] - X[None, :, :], axis=2)
 
 
