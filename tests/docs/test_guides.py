@@ -19,8 +19,7 @@ def code_blocks(text):
 @pytest.mark.parametrize("page", PAGES)
 # The guide says itself that a fit with few steps warns.
 @pytest.mark.filterwarnings("error", f"ignore::{ConvergenceWarning.__module__}.ConvergenceWarning")
-def test_code_runs_as_printed(page, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_code_runs_as_printed(page):
     blocks = code_blocks((GUIDE / f"{page}.rst").read_text(encoding="utf-8"))
     assert blocks
     names: dict = {}

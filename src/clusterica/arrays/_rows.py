@@ -78,6 +78,10 @@ class Rows(ABC):
         """Bring a result to the library and device of the data."""
         return to_like(values, self.reference)
 
+    def learned(self, values: Array) -> Array:
+        """Bring a copy of what was learned to the library, device and dtype of the data."""
+        return self.export(np.array(to_host(values), dtype=self.dtype))
+
 
 class ArrayRows(Rows):
     """Rows of an array that can be sliced: NumPy, memory map, CSR, or a tensor on a device."""

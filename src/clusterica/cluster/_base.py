@@ -298,7 +298,7 @@ class BaseKMeans(
         C, mass, counts = (to_host(a) for a in centers)
         C = _plus(C.astype(np.float64), shift)
         self._centers = Centers(C, mass, counts)
-        self.cluster_centers_ = rows.export(self._all_centers(C).astype(rows.dtype))
+        self.cluster_centers_ = rows.learned(self._all_centers(C))
         self.counts_ = rows.export(counts if weighted else counts.astype(np.int64))
         self._n_features_out = self.cluster_centers_.shape[0]
 

@@ -25,6 +25,8 @@ from clusterica.images import ImageFeatures
 NAMES = ("RICA", "KICA", "KSR", "DRICA", "d-RICA", "kRICA", "d-kRICA")
 SUPERVISED = ("DRICA", "d-RICA", "d-kRICA")
 KERNEL = ("KICA", "KSR", "kRICA", "d-kRICA")
+STEPLESS = ("K-means", "KICA")
+"""Methods whose number of steps is not one of the settings."""
 SLOW = ("KICA", "KSR")
 """Methods whose codes take long, so that fewer patches are encoded."""
 
@@ -56,7 +58,7 @@ def describe(name: str, setting: Setting) -> str:
         f"λ {setting.sparsity:g}": name not in ("K-means", "KICA"),
         f"α {setting.discrimination:g}": name in SUPERVISED,
         f"γ {setting.gamma:g}": name in KERNEL,
-        f"{setting.max_iter} steps": name not in ("K-means", "KICA"),
+        f"{setting.max_iter} steps": name not in STEPLESS,
         "K-means start": linear and setting.from_clusters,
         "random start": linear and not setting.from_clusters,
         codes: True,

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import clone
 
 from clusterica.arrays import to_host
-from clusterica.experiments._p4_methods import Setting
+from clusterica.experiments._p4_methods import NAMES, STEPLESS, Setting, candidates
 from clusterica.images import sample_patches
 from clusterica.ops.kernels import make_kernel
 from clusterica.ops.linalg import unit_rows
@@ -22,9 +22,8 @@ PENALTY_NOTE = (
 CODES_NOTE = (
     "Own codes are k(w, x) of kRICA and d-kRICA, the codes of KICA and KSR, W x of the others, each sign a "
     "feature; threshold t: what the responses to the basis exceed t by, of both signs, whatever learned it. "
-    "Dead: basis vectors with k(w, x) < 0.01 for all patches. With the paper's settings, which do not tell "
-    "the number of steps, kRICA and d-kRICA take 50 at most, KSR 10, and RICA, DRICA and d-RICA 100. "
-    + PENALTY_NOTE
+    "Dead: basis vectors with k(w, x) < 0.01 for all patches. The paper does not tell the number of steps; "
+    "with its settings it is {steps} at most."
 )
 _PATCHES = 4000  # enough to whiten by
 _COMPARED = 1000  # of them, with as many others: a million pairs
@@ -105,6 +104,23 @@ def order_note(paper: Mapping[str, str], ours: Mapping[str, float], where: str) 
     )
 
 
+def steps_in_words(settings: Mapping[str, Setting]) -> str:
+    """Return the largest numbers of steps, and where they differ the methods that take so many."""
+    methods: dict[int, list[str]] = {}
+    for name, setting in settings.items():
+        if name not in STEPLESS:
+            methods.setdefault(setting.max_iter, []).append(name)
+    if len(methods) == 1:
+        return str(*methods)
+    return ", ".join(f"{n} ({', '.join(names)})" for n, names in methods.items())
+
+
+def codes_note() -> str:
+    """Return what the words of a table of methods mean, and how the paper's settings were taken."""
+    settings = {name: candidates(name, Setting(), quick=False)[0] for name in NAMES}
+    return f"{CODES_NOTE.format(steps=steps_in_words(settings))} {PENALTY_NOTE}"
+
+
 def methods_note(paper: Mapping[str, str], values: Mapping[str, Any], text: str) -> str:
     """Return the note of a table of methods: whether the paper's order holds, a text, and what words mean.
 
@@ -122,4 +138,4 @@ def methods_note(paper: Mapping[str, str], values: Mapping[str, Any], text: str)
         order_note(paper, {n: values[n][key]["accuracy"] for n in paper if key in values[n]}, where)
         for key, where in wheres.items()
     ]
-    return " ".join((*orders, text, CODES_NOTE, similarity_note(values["median k"])))
+    return " ".join((*orders, text, codes_note(), similarity_note(values["median k"])))

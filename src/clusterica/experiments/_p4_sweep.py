@@ -10,7 +10,12 @@ import numpy as np
 
 from clusterica.experiments._context import Context
 from clusterica.experiments._p4_methods import KERNEL, SUPERVISED, Setting, make_features
-from clusterica.experiments._p4_notes import PENALTY_NOTE, median_similarities, similarity_note
+from clusterica.experiments._p4_notes import (
+    PENALTY_NOTE,
+    median_similarities,
+    similarity_note,
+    steps_in_words,
+)
 from clusterica.experiments._p4_stl import FoldScores, folds_note, score_folds
 from clusterica.experiments._panels import side_by_side
 from clusterica.experiments._recognition import Constants, device_name, percent, stl10
@@ -96,6 +101,7 @@ def sweep(
         steps=Constants().steps(),
         seed=ctx.seed,
     )
+    steps = steps_in_words({name: points[0].setting for name, points in curves.items()})
     return Result(
         columns=(axis, *(f"{name}, {data} (%)" for name in curves)),
         rows=[
@@ -113,7 +119,7 @@ def sweep(
         note=" ".join(
             (
                 folds_note(train, parts),
-                NOTE.format(**sizes._asdict(), n_steps=_steps_of(curves)),
+                NOTE.format(**sizes._asdict(), n_steps=steps),
                 PENALTY_NOTE,
                 similarity_note(similar),
             )
@@ -127,14 +133,6 @@ def _kernels_of(curves: Mapping[str, Sequence[Point]]) -> list[Setting]:
         point.setting.gamma for name, points in curves.items() if name in KERNEL for point in points
     }
     return [Setting(gamma=gamma) for gamma in sorted(used)]
-
-
-def _steps_of(curves: Mapping[str, Sequence[Point]]) -> str:
-    """Return the largest number of steps of every method that counts them, in words where they differ."""
-    most = {n: points[0].setting.max_iter for n, points in curves.items() if n != "K-means"}
-    if len(set(most.values())) == 1:
-        return str(next(iter(most.values())))
-    return ", ".join(f"{n} ({name})" for name, n in most.items())
 
 
 def _cell(scores: FoldScores) -> str:

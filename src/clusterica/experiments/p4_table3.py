@@ -23,7 +23,7 @@ from clusterica.experiments._p4_methods import (
     percent_dead,
 )
 from clusterica.experiments._p4_notes import (
-    CODES_NOTE,
+    codes_note,
     median_similarities,
     order_note,
     similarity_note,
@@ -164,7 +164,7 @@ def table_note(values: dict[str, Any], sizes: dict[str, Any]) -> str:
         (
             order_note(PAPER, ours, "with settings by validation"),
             NOTE.format(**sizes),
-            CODES_NOTE,
+            codes_note(),
             similarity_note(values["median k"]),
         )
     )

@@ -19,8 +19,8 @@ NOTE = (
     "b = 3 for the polynomial kernel and 1 for the others, γ = 0.1 for the Gaussian one, as in the paper, "
     "then Gaussian with γ = 3; rows are scaled to unit length. The paper's 56.9 is d-kRICA's figure in its "
     "table 3. {n_filters} filters from {n_patches:,} patches, {max_iter} steps, one patch in {stride} in "
-    "each direction (P4-table3 has other steps and patches). Own codes, "
-    "k(w, x). Dead: basis vectors with k(w, x) < 0.01 for all patches; median k: of two patches."
+    "each direction (P4-table3 has other steps and patches). Own codes, k(w, x). Dead: basis vectors with "
+    "k(w, x) < 0.01 for all patches; median k: of two patches."
 )
 PAPER = {
     "polynomial": "54.2",

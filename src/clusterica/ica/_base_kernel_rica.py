@@ -34,7 +34,7 @@ from clusterica.ops.kernels import DEAD, KERNEL_NAMES, MUCH_DEAD, Gaussian, Kern
 from clusterica.ops.linalg import unit_rows
 from clusterica.ops.penalty import PENALTIES, PenaltyFunction, make_penalty
 from clusterica.optim import Progress, fit_progress
-from clusterica.preprocessing._kernel_rows import check_directions, exporter, kernel_for
+from clusterica.preprocessing._kernel_rows import check_directions, kernel_for
 
 _MANY_ROWS = 20_000  # as many as the start looks at, or more for a large basis
 _ROWS_PER_VECTOR = 100
@@ -153,7 +153,6 @@ class BaseKernelRICA(
     def _descend(
         self, problem: KernelProblem, W: np.ndarray, reach: float, progress: Progress
     ) -> Descent:
-        export = exporter(problem.rows)
         task = progress.subtask("basis", self.max_iter)
         found = descend(
             problem,
@@ -164,7 +163,7 @@ class BaseKernelRICA(
             tol=self.tol,
             progress=task,
             fitted=lambda V: {
-                "components_": export(V),
+                "components_": problem.rows.learned(V),
                 "kernel_": self.kernel_,
                 "_n_features_out": V.shape[0],
             },

@@ -33,7 +33,6 @@ from clusterica.ops.moments import Moments
 from clusterica.ops.penalty import PENALTIES, PenaltyFunction
 from clusterica.ops.rica import null_directions
 from clusterica.optim import fit_progress
-from clusterica.preprocessing._kernel_rows import exporter
 from clusterica.preprocessing._map import apply_map
 from clusterica.preprocessing._moments import moments_about_mean
 
@@ -210,8 +209,11 @@ class BaseRICA(
 
     def _learned(self, rows: Rows, W: Array, mean: np.ndarray) -> dict[str, Any]:
         """Return the attributes that transform needs."""
-        components, mean = map(exporter(rows), (W, mean))
-        return {"components_": components, "mean_": mean, "_n_features_out": W.shape[0]}
+        return {
+            "components_": rows.learned(W),
+            "mean_": rows.learned(mean),
+            "_n_features_out": W.shape[0],
+        }
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

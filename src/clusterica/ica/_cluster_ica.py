@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from numbers import Integral
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -329,11 +328,8 @@ class ClusterICA(
             self.clusterer_ = clusterer.fit(Y)
         centroids, counts = centroids_of(self.clusterer_, n_white)
         T, back = self._white_space()
-        export = _exporter(rows)
-        self.filter_centroids_, self.mixing_centroids_ = (
-            export(centroids @ T),
-            export(centroids @ back.T),
-        )
+        self.filter_centroids_ = rows.learned(centroids @ T)
+        self.mixing_centroids_ = rows.learned(centroids @ back.T)
         if n_lines > n_white:
             return fold_overcomplete(centroids, self._energies(rows, centroids), n_lines)
         lines = fold(centroids, counts, n_lines)
@@ -421,10 +417,9 @@ class ClusterICA(
         signs = np.where(found.columns[largest, np.arange(len(B))] < 0, -1.0, 1.0)
         order = np.argsort(-kurtosis, kind="stable")
         scale = (signs * np.sqrt(second * rows.n_rows / (rows.n_rows - 1)))[order]
-        export = _exporter(rows)
-        self.components_ = export(found.filters[order] / scale[:, None])
-        self.mixing_ = export(found.columns[:, order] * scale)
-        self.kurtosis_, self.mean_ = export(kurtosis[order]), self.whitener_.mean_
+        self.components_ = rows.learned(found.filters[order] / scale[:, None])
+        self.mixing_ = rows.learned(found.columns[:, order] * scale)
+        self.kurtosis_, self.mean_ = rows.learned(kurtosis[order]), self.whitener_.mean_
         self.n_components_ = self._n_features_out = len(B)
         _warn_of_laws(kurtosis[order], rows)
 
@@ -432,10 +427,6 @@ class ClusterICA(
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-
-def _exporter(rows: Rows) -> Callable[[np.ndarray], Array]:
-    return lambda values: rows.export(values.astype(rows.dtype))
 
 
 def _warn_of_laws(kurtosis: np.ndarray, rows: Rows) -> None:

@@ -33,7 +33,6 @@ from clusterica.ops.kernels import KERNEL_NAMES, Kernel
 from clusterica.ops.moments import response_moments
 from clusterica.optim import Progress, fit_progress
 from clusterica.preprocessing import KernelWhitener
-from clusterica.preprocessing._kernel_rows import exporter
 
 
 class KernelICA(
@@ -244,9 +243,8 @@ class KernelICA(
             to_host(a).astype(np.float64) for a in (white.landmarks_, white.whitening_, white.mean_)
         )
         C = (C * white._signs(L, C @ T, mean)[:, None])[order]
-        export = exporter(rows)
-        self.components_, self.kurtosis_ = export(C), export(kurtosis[order])
-        self.unmixing_ = export(C @ T)
+        self.components_, self.kurtosis_ = rows.learned(C), rows.learned(kurtosis[order])
+        self.unmixing_ = rows.learned(C @ T)
         self.n_components_ = self._n_features_out = len(C)
 
     def __sklearn_tags__(self) -> Any:

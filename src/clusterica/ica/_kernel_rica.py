@@ -246,7 +246,7 @@ class KernelRICA(BaseKernelRICA):
         progress.end()
         self.components_, self._n_features_out = rica.components_, K
         W = to_host(rica.components_).astype(np.float64) @ to_host(self.whitener_.whitening_)
-        self.unmixing_ = rows.export(W.astype(rows.dtype))
+        self.unmixing_ = rows.learned(W)
         self.n_iter_, self.objective_history_ = rica.n_iter_, rica.objective_history_
         self.term_histories_ = rica.term_histories_
         self.reconstruction_error_ = rica.reconstruction_error_

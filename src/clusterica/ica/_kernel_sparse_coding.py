@@ -48,7 +48,6 @@ from clusterica.optim import (
 from clusterica.preprocessing._kernel_rows import (
     check_directions,
     draw_rows,
-    exporter,
     kernel_for,
 )
 
@@ -262,7 +261,6 @@ class KernelSparseCoding(
             precondition=partial(_gauss_newton, metric=metric(self.kernel_, start) / rows.n_rows),
         )
         position = solver.start(start)
-        export = exporter(rows)
         task = progress.subtask("basis", self.max_iter)
         result = iterate(
             solver.step,
@@ -271,7 +269,7 @@ class KernelSparseCoding(
             tol=self.tol,
             progress=task,
             fitted=lambda at: {
-                "components_": export(at.params),
+                "components_": rows.learned(at.params),
                 "kernel_": self.kernel_,
                 "_n_features_out": len(start),
             },
@@ -301,7 +299,7 @@ class KernelSparseCoding(
     def _keep(self, rows: Rows, result: LoopResult) -> None:
         """Set the fitted attributes, and warn of what went wrong."""
         W, sums = result.params.params, result.params.evaluation.extra
-        self.components_ = exporter(rows)(W)
+        self.components_ = rows.learned(W)
         self.n_components_ = self._n_features_out = len(W)
         self.objective_history_, self.n_iter_ = np.array(result.history), result.n_iter
         self.n_dead_ = int((sums.reached == 0).sum())

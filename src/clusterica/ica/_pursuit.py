@@ -293,7 +293,7 @@ class KurtosisPursuit(
             response_moments, rows, self.components_, self.mean_, row_bytes=row_bytes
         )
         second, fourth = (to_host(m) / rows.n_rows for m in total)
-        self.kurtosis_ = rows.export((fourth / second**2 - 3).astype(rows.dtype))
+        self.kurtosis_ = rows.learned(fourth / second**2 - 3)
         self.objective_ = contrast.told(np.array([f.excess for f in found]))
         self.start_objectives_ = contrast.told(np.array([f.start_excesses for f in found]))
         self.n_iter_ = max(f.n_iter for f in found)
@@ -343,8 +343,8 @@ def _learned(white: WhiteSpace, directions: list[np.ndarray]) -> dict[str, Any]:
     largest = np.take_along_axis(F, np.abs(F).argmax(axis=1)[:, None], axis=1)
     F = np.where(largest < 0, -F, F)
     return {
-        "components_": rows.export(F.astype(rows.dtype)),
-        "mean_": rows.export(white.mean.astype(rows.dtype)),
+        "components_": rows.learned(F),
+        "mean_": rows.learned(white.mean),
         "_n_features_out": len(F),
     }
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 
 from clusterica.arrays import Rows, map_reduce, map_rows, namespace_of, to_host
@@ -59,11 +56,6 @@ def kernel_for(
     if kernel == "rbf" and isinstance(gamma, str):
         return make_kernel(kernel, gamma=median_gamma(X, rng))
     return make_kernel(kernel, gamma=1.0 if isinstance(gamma, str) else float(gamma))
-
-
-def exporter(rows: Rows) -> Callable[[Any], Array]:
-    """Return a function that copies an array to the library, device and dtype of the data."""
-    return lambda values: rows.export(np.array(to_host(values), dtype=rows.dtype))
 
 
 def _is_zero(X: Array) -> Array:

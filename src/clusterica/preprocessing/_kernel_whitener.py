@@ -36,7 +36,6 @@ from clusterica.ops.whiten import spectrum, whiten_by_spectrum
 from clusterica.preprocessing._kernel_rows import (
     check_directions,
     draw_rows,
-    exporter,
     kernel_for,
 )
 
@@ -240,9 +239,8 @@ class KernelWhitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         T = whiten_by_spectrum(s, eps=0.0, n_components=n, rotate_back=False).whitening
         T, mean = to_host(T).astype(np.float64) @ landmarks.root, about + shift
         signs = self._signs(L, T, mean)
-        export = exporter(rows)
-        self.landmarks_, self.whitening_ = export(L), export(T * signs[:, None])
-        self.mean_, self.eigenvalues_ = export(mean), export(s.values[:n])
+        self.landmarks_, self.whitening_ = rows.learned(L), rows.learned(T * signs[:, None])
+        self.mean_, self.eigenvalues_ = rows.learned(mean), rows.learned(s.values[:n])
         self.rank_, self.n_components_ = s.rank, n
         self._n_features_out = n
 
