@@ -99,9 +99,32 @@ def test_which_solver(shape, search, memory, kind):
 
 def test_which_solver_on_a_device():
     xp = pytest.importorskip("array_api_strict")
-    X = xp.zeros((600, 700), device=xp.Device("device1"))
-    assert _kind_of_solver(as_rows(X), search=True) is PrincipalSolver
-    assert _kind_of_solver(as_rows(X), search=False) is KernelSolver
+    device = xp.Device("device1")
+    wide, tall, long = (
+        xp.zeros(shape, device=device) for shape in [(600, 700), (600, 5), (6001, 5)]
+    )
+    assert _kind_of_solver(as_rows(wide), search=True) is PrincipalSolver
+    assert _kind_of_solver(as_rows(wide), search=False) is KernelSolver
+    assert _kind_of_solver(as_rows(tall), search=True) is PrincipalSolver
+    assert _kind_of_solver(as_rows(tall), search=False) is PrimalSolver
+    assert _kind_of_solver(as_rows(long), search=True) is PrimalSolver
+
+
+def test_same_strength_as_by_features(use, rng):
+    """More rows than features, as of a search on a device."""
+    X = rng.normal(size=(700, 40)) * np.geomspace(1, 0.1, 40)
+    y = (X[:, :4] + 0.5 * rng.normal(size=(700, 4))).argmax(axis=1)
+    found = []
+    for kind in (PrimalSolver, PrincipalSolver):
+        use(kind)
+        found.append(LinearSVC(C=3.0, tol=1e-10, standardize=False).fit(X, y))
+        found.append(LinearSVC(random_state=0, standardize=False).fit(X, y))
+    given, chosen, given_principal, chosen_principal = found
+    np.testing.assert_allclose(given_principal.coef_, given.coef_, atol=1e-6)
+    np.testing.assert_allclose(given_principal.intercept_, given.intercept_, atol=1e-6)
+    assert chosen_principal.validation_scores_.max() == pytest.approx(
+        chosen.validation_scores_.max(), abs=0.01
+    )
 
 
 def test_solves_with_a_positive_matrix(put, rng):

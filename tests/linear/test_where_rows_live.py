@@ -85,8 +85,15 @@ def test_strength_chosen_wherever_rows_live(request, tmp_path, shape, kind):
     X, y = request.getfixturevalue(shape)
     expected = LinearSVC(random_state=0).fit(X, y)
     model = LinearSVC(random_state=0).fit(KINDS[kind](X, tmp_path), y)
-    np.testing.assert_array_equal(model.C_path_, expected.C_path_)
-    np.testing.assert_allclose(model.validation_scores_, expected.validation_scores_, atol=0.1)
+    tried = np.isin(
+        model.C_path_, expected.C_path_
+    )  # a device tries several at once, so maybe more
+    np.testing.assert_array_equal(model.C_path_[tried], expected.C_path_)
+    np.testing.assert_allclose(
+        model.validation_scores_[tried], expected.validation_scores_, atol=0.1
+    )
+    if kind != "strict-device1":
+        assert tried.all()
 
 
 def test_results_are_where_the_data_is(put, tall):

@@ -42,8 +42,10 @@ from clusterica.optim import Progress, fit_progress
 
 _FEW = 500  # so many rows are solved exactly in no time, at any strength
 # In a search over strengths, more rows than this are worth their eigenvectors on the host: Newton's method
-# takes a factor for every class, fold and strength. A device finds eigenvectors in no time.
+# takes a factor for every class, fold and strength. A device finds eigenvectors in no time, and is slow at
+# many short steps: there they are worth it for so many rows even where features are fewer.
 _FEW_IN_SEARCH = 1500
+_FEW_ON_DEVICE = 6000
 # Fewer rows than features want a weaker loss. Solves of a strong one, which tells them all apart, are long.
 _FIRST_OF_FEW = -2
 _MOST_SOLVES = 130  # of a search, for progress bars
@@ -339,11 +341,10 @@ class _Trial:
 
 def _kind_of_solver(rows: Rows, *, search: bool) -> Callable[[Problem], Solver]:
     """Return the solver to use: by features; or by products of rows, for one strength or for many."""
-    n = rows.n_rows
-    few_in_search = _FEW_IN_SEARCH if is_host_array(rows.place(np.zeros(1))) else _FEW
-    if n > max(rows.n_features, _FEW):
+    n, on_host = rows.n_rows, is_host_array(rows.place(np.zeros(1)))
+    if n > max(rows.n_features, _FEW if on_host or not search else _FEW_ON_DEVICE):
         return PrimalSolver
-    if search and n > few_in_search:
+    if search and n > (_FEW_IN_SEARCH if on_host else _FEW):
         return PrincipalSolver if principal_bytes(n) <= rows.memory else PrimalSolver
     return KernelSolver if kernel_bytes(n) <= rows.memory else PrimalSolver
 

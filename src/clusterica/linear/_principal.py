@@ -1,4 +1,4 @@
-"""The head in principal coordinates of the rows, for a search over strengths on fewer rows than features.
+"""The head in principal coordinates of the rows, for a search over strengths on few rows.
 
 With ``K = Z Zᵀ = U diag(λ) Uᵀ`` the rows are those of ``P = U diag(√λ)``, turned: weights v of P with
 ``w = Zᵀ P (v / λ)`` have the same length and the same margins as w. ``Pᵀ P = diag(λ)``, so that the curvature
