@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -28,7 +28,7 @@ KERNEL = ("KICA", "KSR", "kRICA", "d-kRICA")
 STEPLESS = ("K-means", "KICA")
 """Methods whose number of steps is not one of the settings."""
 SLOW = ("KICA", "KSR")
-"""Methods whose codes take long, so that fewer patches are encoded."""
+"""Methods whose own codes take long."""
 
 
 class Setting(NamedTuple):
@@ -37,6 +37,8 @@ class Setting(NamedTuple):
     ``threshold`` is None for the method's own codes: both signs of W x, k(w, x), or the codes of the
     learner; else codes are soft thresholds of the responses of the learned basis, of both signs.
     ``from_clusters`` starts linear methods at K-means, as P4 starts kernel methods; else at random.
+    ``pooled`` is whether the penalty of linear methods takes 3 x 3 neighbours together, as that of P4 does;
+    else it is log cosh of every code.
     ``pooling`` is a name of `POOLINGS`.
     """
 
@@ -46,8 +48,14 @@ class Setting(NamedTuple):
     kernel: str = "rbf"
     max_iter: int = 100
     from_clusters: bool = False
+    pooled: bool = True
     threshold: float | None = None
     pooling: str = next(iter(POOLINGS))
+
+
+def is_slow(name: str, setting: Setting) -> bool:
+    """Whether codes take so long that fewer patches are encoded."""
+    return name in SLOW and setting.threshold is None
 
 
 def describe(name: str, setting: Setting) -> str:
@@ -61,6 +69,7 @@ def describe(name: str, setting: Setting) -> str:
         f"{setting.max_iter} steps": name not in STEPLESS,
         "K-means start": linear and setting.from_clusters,
         "random start": linear and not setting.from_clusters,
+        "log cosh": linear and not setting.pooled,
         codes: True,
         setting.pooling: setting.pooling != Setting().pooling,
     }
@@ -75,14 +84,17 @@ def candidates(name: str, paper: Setting, *, quick: bool) -> list[Setting]:
         found = [paper, paper._replace(gamma=1.0)]
     elif name == "KSR":
         paper = paper._replace(max_iter=min(paper.max_iter, 10))
-        found = [paper, paper._replace(gamma=3.0), paper._replace(gamma=1.0, sparsity=0.1)]
+        narrow = paper._replace(gamma=3.0)
+        found = [paper, narrow, paper._replace(gamma=1.0, sparsity=0.1)]
+        found.append(narrow._replace(max_iter=2, threshold=0.25))
     elif name in KERNEL:
         paper = paper._replace(max_iter=min(paper.max_iter, 50))
         narrow = paper._replace(gamma=3.0, max_iter=10)
         few = narrow._replace(max_iter=2)
         found = [paper, narrow, narrow._replace(threshold=0.25), few._replace(threshold=0.25)]
     else:
-        started = paper._replace(from_clusters=True, threshold=0.25)
+        # Clusters lie in no order, so that neighbours among them have nothing in common.
+        started = paper._replace(from_clusters=True, threshold=0.25, pooled=False)
         brief = [started._replace(max_iter=n) for n in (10, 2)]
         found = [paper, paper._replace(threshold=0.25), *brief]
     if name in SUPERVISED:
@@ -96,15 +108,18 @@ def make_learner(name: str, setting: Setting) -> Any:
     kernel: dict[str, Any] = {"kernel": setting.kernel}
     if setting.kernel == "rbf":
         kernel["gamma"] = setting.gamma
-    init = "k-means" if setting.from_clusters else "gaussian"
+    linear: dict[str, Any] = {
+        "init": "k-means" if setting.from_clusters else "gaussian",
+        "pooling": "2d" if setting.pooled else None,
+    }
     if name == "K-means":
         return SphericalKMeans(max_iter=20, compute_labels=False)
     if name == "RICA":
-        return RICA(init=init, **weights)
+        return RICA(**linear, **weights)
     if name in ("DRICA", "d-RICA"):
         constraint = "both" if name == "d-RICA" else "inhomogeneous"
         return DiscriminativeRICA(
-            init=init, discrimination=setting.discrimination, constraint=constraint, **weights
+            discrimination=setting.discrimination, constraint=constraint, **linear, **weights
         )
     if name == "kRICA":
         return KernelRICA(**kernel, **weights)
@@ -177,6 +192,12 @@ def share_dead(features: ImageFeatures) -> float | None:
     return None if n_dead is None else n_dead / features.n_filters
 
 
+def most_dead(members: Sequence[ImageFeatures]) -> float | None:
+    """Return the largest share of dead basis vectors, where the method counts them."""
+    shares = [share for share in map(share_dead, members) if share is not None]
+    return max(shares, default=None)
+
+
 def percent_dead(share: float | None) -> str:
     """Return a share of dead basis vectors for a table; empty where a method does not count them."""
     return "" if share is None else f"{100 * share:.0f}"
@@ -199,11 +220,14 @@ def cells(found: dict[str, Any]) -> tuple[str, ...]:
     The first of them belong to `first_columns`, after the method and the paper's figure.
     """
     several = found.get("several")
+    dead = percent_dead(several.get("dead")) if several else ""
     return (
         percent([found["paper"]["accuracy"]]),
         percent_dead(found["paper"]["dead"]),
         percent([found["best"]["accuracy"]]),
         percent_dead(found["best"]["dead"]),
         found["best"]["setting"],
-        "" if several is None else percent([several["accuracy"]]),
+        ""
+        if several is None
+        else percent([several["accuracy"]]) + (f" ({dead} % dead)" if dead else ""),
     )

@@ -53,7 +53,6 @@ def sweep(
     curves: Mapping[str, Sequence[Point]],
     *,
     axis: str,
-    n_folds: int = 10,
 ) -> Result:
     """Score every method at every point, and draw the curves.
 
@@ -65,8 +64,6 @@ def sweep(
         The points of every method; all methods have the same places.
     axis : str
         What is varied.
-    n_folds : int, default=10
-        Number of folds, of ten.
     """
     train, folds, data = stl10(ctx)
     built_in = ctx.quick and ctx.data is None
@@ -75,7 +72,7 @@ def sweep(
         patch_size=4 if built_in else 8,
         n_patches=ctx.choose(full=50_000, quick=2000),
         stride=ctx.choose(full=2, quick=1),
-        n_folds=ctx.choose(full=n_folds, quick=2),
+        n_folds=ctx.choose(full=len(folds), quick=2),
     )
     parts = folds[: sizes.n_folds]
     jobs = [(name, point) for name, points in curves.items() for point in points]

@@ -26,4 +26,5 @@ def run(ctx: Context) -> Result:
         name: [Point(n, candidates(name, Setting(), quick=ctx.quick)[0], n) for n in sizes]
         for name in METHODS
     }
-    return sweep(ctx, curves, axis="number of filters", n_folds=3)
+    result = sweep(ctx, curves, axis="number of filters")
+    return result._replace(note=f"{result.note} Codes of K-means are soft thresholds.")

@@ -10,14 +10,15 @@ from clusterica.arrays import namespace_of, to_host
 from clusterica.experiments._context import Context
 from clusterica.experiments._p4_caltech import RESIZED, Pictures, caltech
 from clusterica.experiments._p4_methods import (
-    SLOW,
     Setting,
     candidates,
     cells,
     describe,
     few_steps,
     first_columns,
+    is_slow,
     make_features,
+    most_dead,
     share_dead,
 )
 from clusterica.experiments._p4_notes import median_similarities, methods_note
@@ -39,9 +40,10 @@ NOTE = (
     "with K-means by the cross-validation of its head, on training images. Settings: those of the paper, "
     "then those that the cross-validation of the head chose among others, then these on several kinds of "
     "images ({kinds}: colour and pixels of a patch), all features side by side. Filters are "
-    "{filters_per_class} a class, for KICA {filters_per_class_kica}. KSR encodes half as many patches in "
-    "each direction as the others; KICA and KSR have no last column. Accuracy is the mean over classes. "
-    "Quoted rows are printed as the paper has them."
+    "{filters_per_class} a class, for KICA {filters_per_class_kica}. KSR's own codes are those of half "
+    "as many patches in each direction as the others'; own codes of KICA and KSR have no last column. Dead "
+    "there: the most of a kind. Accuracy is the mean over classes. Quoted rows are printed as the paper has "
+    "them."
 )
 PAPER = {
     "K-means": "",
@@ -220,7 +222,7 @@ def _features(
         n_filters=per_class * len(np.unique(halves.labels)),
         patch_size=sizes.patch_size if patch_size is None else patch_size,
         n_patches=sizes.n_patches,
-        stride=sizes.stride * (2 if name == "KSR" else 1),
+        stride=sizes.stride * (2 if name == "KSR" and is_slow(name, setting) else 1),
         steps=constants.steps(),
         seed=ctx.seed,
     )
@@ -258,10 +260,11 @@ def _method(
         )
     best = max(range(len(tried)), key=lambda i: tried[i]["validation"])
     found: dict[str, Any] = {"paper": tried[0], "best": tried[best], "tried": tried}
-    if name not in SLOW:
+    if not is_slow(name, settings[best]):
         kinds = [
             _features(ctx, name, settings[best], sizes, constants, halves, patch_size)
             for _, patch_size in sizes.kinds
         ]
-        found["several"] = _score(kinds, [color for color, _ in sizes.kinds], halves)._asdict()
+        together = _score(kinds, [color for color, _ in sizes.kinds], halves)
+        found["several"] = {**together._asdict(), "dead": most_dead(kinds)}
     return found

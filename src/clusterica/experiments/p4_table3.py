@@ -13,12 +13,12 @@ from clusterica.arrays import namespace_of
 from clusterica.cluster import KMeans
 from clusterica.experiments._context import Context
 from clusterica.experiments._p4_methods import (
-    SLOW,
     SUPERVISED,
     Setting,
     candidates,
     describe,
     first_columns,
+    is_slow,
     make_features,
     percent_dead,
 )
@@ -37,9 +37,9 @@ from clusterica.images import ImageFeatures
 NOTE = (
     "Settings: those of the paper, then those that cross-validation inside the fold chose among them and "
     "others, one of which pools as in P1-table2, for supervised methods the choice of the first fold for "
-    "RICA or kRICA. {n_filters} filters from {n_patches:,} patches. KICA and KSR encode one patch in "
-    "{stride_slow} in each direction, the others one in {stride}. Raw pixels are those of the images at "
-    "full size. The models of all folds are written beside the table, as "
+    "RICA or kRICA. {n_filters} filters from {n_patches:,} patches. Own codes of KICA and KSR are those of "
+    "one patch in {stride_slow} in each direction, others of one in {stride}. Raw pixels are those of the "
+    "images at full size. The models of all folds are written beside the table, as "
     "P4-table3-kRICA-fold0.safetensors and so on: clusterica.load reads one, and its predict takes images."
 )
 PAPER = {
@@ -180,7 +180,7 @@ def _candidates(
         return [partial(_triangle, ctx, sizes)], [None]
     method = name.split(",")[0]
     settings = candidates(method, Setting(), quick=ctx.quick)
-    if method not in SLOW:
+    if not is_slow(method, settings[-1]):
         settings.append(settings[-1]._replace(threshold=0.25, pooling=list(POOLINGS)[-1]))
     if name in TEACHERS:
         settings = [settings[0], choices[TEACHERS[name]]]
@@ -192,7 +192,7 @@ def _candidates(
             n_filters=sizes.n_filters,
             patch_size=sizes.wider if name == "RICA, 10x10" else sizes.patch_size,
             n_patches=sizes.n_patches,
-            stride=sizes.stride_slow if method in SLOW else sizes.stride,
+            stride=sizes.stride_slow if is_slow(method, setting) else sizes.stride,
             steps=Constants().steps(),
             seed=ctx.seed,
         )
