@@ -220,14 +220,14 @@ def cells(found: dict[str, Any]) -> tuple[str, ...]:
     The first of them belong to `first_columns`, after the method and the paper's figure.
     """
     several = found.get("several")
-    dead = percent_dead(several.get("dead")) if several else ""
+    together = "" if several is None else percent([several["accuracy"]])
+    if several is not None and several["dead"] is not None:
+        together += f" ({percent_dead(several['dead'])} % dead)"
     return (
         percent([found["paper"]["accuracy"]]),
         percent_dead(found["paper"]["dead"]),
         percent([found["best"]["accuracy"]]),
         percent_dead(found["best"]["dead"]),
         found["best"]["setting"],
-        ""
-        if several is None
-        else percent([several["accuracy"]]) + (f" ({dead} % dead)" if dead else ""),
+        together,
     )
