@@ -13,7 +13,12 @@ from clusterica.experiments._p4_methods import (
     describe,
     make_features,
 )
-from clusterica.experiments._p4_notes import median_similarities, order_note, similarity_note
+from clusterica.experiments._p4_notes import (
+    figures_note,
+    median_similarities,
+    order_note,
+    similarity_note,
+)
 from clusterica.experiments._recognition import Constants, stl10
 from clusterica.experiments.p4_fig5 import _contrast
 from clusterica.ica import DiscriminativeRICA
@@ -92,9 +97,12 @@ def test_table_4(reproduced):
     values = outcome.result.values
     assert len(values["scores"]) == len(outcome.result.rows) == 6
     for found in values["scores"].values():
-        assert min(found["kRICA"]["accuracies"]) > 0.8
-        assert len(found["d-kRICA"]["accuracies"]) == 2
-        assert max(found["kRICA"]["dead"]) == 0
+        assert len(found) == 4
+        for scores in found.values():
+            assert len(scores["accuracies"]) == 2
+        assert min(found["kRICA, 30 steps"]["accuracies"]) > 0.8
+        assert max(found["kRICA, 30 steps"]["dead"]) == 0
+        assert min(found["d-kRICA, 2 steps"]["accuracies"]) > 0.8
     assert values["median k"]["γ = 0.1"]["unit length"] > values["median k"]["γ = 3"]["unit length"]
 
 
@@ -140,6 +148,17 @@ def test_whether_the_order_of_the_paper_holds():
     note = order_note(paper, ours | {"a": 0.25}, "here")
     assert note.startswith(
         "The paper's order does not hold here: d 90.0, c 30.0, a 25.0, b 20.0; 2 of 3"
+    )
+
+
+def test_which_figures_are_reached():
+    paper = {"a": "50", "b": "60", "c": "70", "d": ""}
+    ours = {"a": 0.49996, "b": 0.1, "c": 0.7, "d": 0.9}
+    assert figures_note(paper, ours, "here") == (
+        "The paper's figure is reached here by a, c; it is missed by b (10.0 of 60)."
+    )
+    assert figures_note(paper, ours | {"b": 0.6}, "here") == (
+        "All figures of the paper are reached here."
     )
 
 

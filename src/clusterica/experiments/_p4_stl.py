@@ -10,7 +10,7 @@ import numpy as np
 from clusterica.arrays import to_host
 from clusterica.experiments._context import Context
 from clusterica.experiments._p4_methods import few_steps, share_dead
-from clusterica.experiments._recognition import Labeled, rows_of, save_classifier
+from clusterica.experiments._recognition import Labeled, percent, rows_of, save_classifier
 from clusterica.images import ImageFeatures
 from clusterica.linear import LinearSVC
 
@@ -35,6 +35,12 @@ class FoldScores(NamedTuple):
     """Share of dead basis vectors of every candidate that counts them."""
     models: list[str]
     """Names of the files that were written, one for every fold."""
+
+
+def score_cell(scores: FoldScores) -> str:
+    """Return accuracies for a table, with the share of dead basis vectors where there are any."""
+    dead = f" ({100 * scores.dead[0]:.0f} % dead)" if scores.dead and scores.dead[0] > 0 else ""
+    return percent(scores.accuracies) + dead
 
 
 def folds_note(train: Labeled, folds: Sequence[np.ndarray]) -> str:

@@ -16,9 +16,9 @@ from clusterica.experiments._p4_notes import (
     similarity_note,
     steps_in_words,
 )
-from clusterica.experiments._p4_stl import FoldScores, folds_note, score_folds
+from clusterica.experiments._p4_stl import FoldScores, folds_note, score_cell, score_folds
 from clusterica.experiments._panels import side_by_side
-from clusterica.experiments._recognition import Constants, device_name, percent, stl10
+from clusterica.experiments._recognition import Constants, device_name, stl10
 from clusterica.experiments._result import Picture, Result
 
 NOTE = (
@@ -102,7 +102,8 @@ def sweep(
     return Result(
         columns=(axis, *(f"{name}, {data} (%)" for name in curves)),
         rows=[
-            (f"{x:g}", *(_cell(scores[name][i]) for name in curves)) for i, x in enumerate(places)
+            (f"{x:g}", *(score_cell(scores[name][i]) for name in curves))
+            for i, x in enumerate(places)
         ],
         values={
             **{
@@ -130,11 +131,6 @@ def _kernels_of(curves: Mapping[str, Sequence[Point]]) -> list[Setting]:
         point.setting.gamma for name, points in curves.items() if name in KERNEL for point in points
     }
     return [Setting(gamma=gamma) for gamma in sorted(used)]
-
-
-def _cell(scores: FoldScores) -> str:
-    dead = f" ({100 * scores.dead[0]:.0f} % dead)" if scores.dead and scores.dead[0] > 0 else ""
-    return percent(scores.accuracies) + dead
 
 
 def _picture(

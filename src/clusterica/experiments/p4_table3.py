@@ -24,6 +24,7 @@ from clusterica.experiments._p4_methods import (
 )
 from clusterica.experiments._p4_notes import (
     codes_note,
+    figures_note,
     median_similarities,
     order_note,
     similarity_note,
@@ -163,6 +164,7 @@ def table_note(values: dict[str, Any], sizes: dict[str, Any]) -> str:
     return " ".join(
         (
             order_note(PAPER, ours, "with settings by validation"),
+            figures_note(PAPER, ours, "with settings by validation"),
             NOTE.format(**sizes),
             codes_note(),
             similarity_note(values["median k"]),
