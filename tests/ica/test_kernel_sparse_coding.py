@@ -10,7 +10,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from clusterica import config_context
 from clusterica.arrays import as_rows, device_of, to_host
 from clusterica.encoders import KernelSparseEncoder
-from clusterica.ica import KernelSparseCoding, _kernel_sparse_coding
+from clusterica.ica import KernelRICA, KernelSparseCoding, _kernel_sparse_coding
 from clusterica.images import ImageFeatures
 from clusterica.ops.kernel_coding import coding_objective
 from clusterica.ops.kernels import Gaussian, Linear, Normalized, Polynomial, gram
@@ -235,3 +235,18 @@ class _Asymmetric(Linear):
 
     def diagonal(self, X):
         return super().diagonal(X) + X[:, 0]
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # dead vectors, and few steps
+@pytest.mark.parametrize(("dtype", "largest"), [(np.float32, 75), (np.float64, 600)])
+def test_a_step_that_overflows_is_shortened(dtype, largest):
+    """The kernel has values of all rows, and not of all that a search tries."""
+    rows = np.random.default_rng().uniform(0, largest, size=(100, 5)).astype(dtype)
+    settings = {"kernel": "histogram-intersection", "normalize": False, "random_state": 0}
+    for model in (
+        KernelSparseCoding(6, max_iter=5, **settings),
+        KernelRICA(6, max_iter=20, **settings),
+    ):
+        history = model.fit(rows).objective_history_
+        assert np.isfinite(history).all()
+        assert history[-1] <= history[0]

@@ -450,6 +450,36 @@ def test_missing_values_one_row_and_flat_input(mixed):
         RICA().fit(X)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_features_of_unlike_sizes_all_count(dtype):
+    X = np.random.default_rng().laplace(size=(3000, 3)) * [5000, 1, 1]
+    rica = RICA(random_state=0).fit(X.astype(dtype))
+    back = rica.inverse_transform(rica.transform(X.astype(dtype)))
+    np.testing.assert_allclose(back / [5000, 1, 1], X / [5000, 1, 1], atol=0.02)
+
+
+@pytest.mark.parametrize("size", [1e-13, 1e-6, 1e100])
+def test_units_do_not_stop_it(mixed, size):
+    rica = RICA(3, sparsity=0, random_state=0).fit(size * mixed[0])
+    expected = RICA(3, sparsity=0, random_state=0).fit(mixed[0])
+    assert rica.reconstruction_error_ / size**2 == pytest.approx(
+        expected.reconstruction_error_, rel=1e-3
+    )
+    small = RICA(random_state=0).fit(size * mixed[0])
+    assert small.reconstruction_error_ < 0.01 * (size * mixed[0]).var(axis=0).sum()
+
+
+def test_a_start_where_the_data_does_not_vary():
+    X = np.random.default_rng().normal(size=(50, 4))
+    X[:, 2] = 5
+    with pytest.raises(ValueError, match=r"row 2 of init.*constant feature.*unit_norm=True"):
+        RICA(init=np.eye(4)).fit(X)
+    free = RICA(init=np.eye(4), unit_norm=True).fit(X)
+    assert np.isfinite(free.components_).all()
+    online = RICA(init=np.eye(4)).partial_fit(X)
+    np.testing.assert_allclose(np.linalg.norm(online.components_, axis=1), 1)
+
+
 def test_constant_data_gives_finite_filters():
     rica = RICA(3, random_state=0).fit(np.ones((20, 4)))
     assert np.isfinite(rica.components_).all()

@@ -57,6 +57,11 @@ def test_values_by_hand(contrast, y, expected):
     np.testing.assert_allclose(contrast(np.array([y])), np.array(expected)[:, None], atol=1e-15)
 
 
+def test_log_cosh_of_small_numbers_is_half_their_square():
+    y = np.array([1e-9, -1e-5, 1e-3])
+    np.testing.assert_allclose(LogCosh()(y).value, y**2 / 2, rtol=1e-6)
+
+
 def test_even(contrast):
     y = np.random.default_rng().normal(size=20)
     for here, there, sign in zip(contrast(y), contrast(-y), (1, -1, 1), strict=True):

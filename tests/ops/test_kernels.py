@@ -215,6 +215,13 @@ def test_median_gamma():
     assert median_gamma(X, np.random.default_rng(3)) == median_gamma(X, np.random.default_rng(3))
 
 
+@pytest.mark.parametrize("size", [1e-170, 1e160])
+def test_median_gamma_of_rows_whose_squares_are_no_numbers(size):
+    X = size * np.random.default_rng().normal(size=(30, 3))
+    with pytest.raises(ValueError, match="gamma='median'"):
+        median_gamma(X, np.random.default_rng())
+
+
 def test_median_gamma_of_equal_rows():
     with pytest.raises(ValueError, match="needs rows that differ"):
         median_gamma(np.ones((5, 2)), np.random.default_rng(0))
@@ -340,6 +347,20 @@ def test_the_checker_finds(kernel, message):
         pytest.raises(ValueError, match=message),
     ):
         check_kernel(kernel)
+
+
+def test_the_checker_accepts_narrow_kernels():
+    """On rows of which only the nearest are alike at all."""
+    X = np.random.default_rng().normal(size=(40, 4)) * [10, 1, 1, 1]
+    for gamma in (3.0, 10.0, 30.0):
+        check_kernel_on(Gaussian(gamma), X)
+    with pytest.raises(ValueError, match="pull is off"):
+        check_kernel_on(WrongSign(3.0), X)
+
+
+def test_the_checker_asks_for_an_object():
+    with pytest.raises(TypeError, match=r"the class Gaussian; give an object, Gaussian\(\)"):
+        check_kernel(Gaussian)
 
 
 def test_the_checker_asks_for_all_methods():

@@ -51,6 +51,15 @@ def test_unit_rows(put, dtype):
     np.testing.assert_allclose(unit, [[0.6, 0.8], [0, 0], [-5 / 13, 12 / 13]], rtol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "size"),
+    [("float32", 1e-42), ("float32", 1e37), ("float64", 1e-320), ("float64", 1e300)],
+)
+def test_unit_rows_of_any_size(put, dtype, size):
+    unit = to_host(unit_rows(put((X * size).astype(dtype))))
+    np.testing.assert_allclose(unit, [[0.6, 0.8], [0, 0], [-5 / 13, 12 / 13]], atol=1e-3)
+
+
 def test_unit_rows_with_a_fallback(put):
     fallback = np.array([[7.0, 7.0], [0.0, 1.0], [7.0, 7.0]])
     unit = to_host(unit_rows(put(X), fallback=put(fallback)))

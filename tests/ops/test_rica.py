@@ -6,6 +6,7 @@ import pytest
 from clusterica.arrays import to_host
 from clusterica.ops import tiles
 from clusterica.ops.penalty import make_penalty
+from clusterica.ops.moments import Moments
 from clusterica.ops.rica import null_directions, penalty_sums, reconstruction
 
 
@@ -63,14 +64,29 @@ def test_tiles_add_up(monkeypatch, problem):
         np.testing.assert_allclose(found, right, rtol=1e-12)
 
 
-def test_directions_without_variance(rng):
+def moments_of(X):
+    X = X.astype(np.float64)
+    centred = X - X.mean(axis=0)
+    return Moments(float(len(X)), X.mean(axis=0), centred.T @ centred)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("away", [0, 1000])
+def test_directions_without_variance(rng, dtype, away):
     X = rng.normal(size=(200, 6))
-    X -= X.mean(axis=1, keepdims=True)
+    X[:, :5] -= X[:, :5].mean(axis=1, keepdims=True)
     X[:, 5] = 1
-    for dtype in (np.float32, np.float64):
-        C = np.cov(X.astype(dtype).T.astype(np.float64))
-        N = null_directions(C, np.dtype(dtype))
-        np.testing.assert_allclose(N @ N.T, np.eye(1), atol=1e-12)
-        np.testing.assert_allclose(np.abs(N), [[0, 0, 0, 0, 0, 1]], atol=1e-6)
-    assert null_directions(np.eye(4), np.dtype(np.float32)).shape == (0, 4)
-    assert null_directions(np.zeros((3, 3)), np.dtype(np.float64)).shape == (0, 3)
+    N = null_directions(moments_of((X + away).astype(dtype)), np.dtype(dtype))
+    np.testing.assert_allclose(N @ N.T, np.eye(2), atol=1e-12)
+    right = np.array([[1, 1, 1, 1, 1, 0], [0, 0, 0, 0, 0, np.sqrt(5)]]) / np.sqrt(5)
+    np.testing.assert_allclose(N.T @ N, right.T @ right, atol=1e-2)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_directions_of_little_variance_count(rng, dtype):
+    X = (rng.normal(size=(200, 4)) * [1e4, 1, 1, 0.1]).astype(dtype)
+    assert null_directions(moments_of(X), np.dtype(dtype)).shape == (0, 4)
+
+
+def test_no_direction_is_without_variance_where_there_is_none():
+    assert null_directions(moments_of(np.ones((5, 3))), np.dtype(np.float64)).shape == (0, 3)

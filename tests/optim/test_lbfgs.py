@@ -97,6 +97,40 @@ def test_a_move_to_where_nothing_is_defined_is_shortened(bad):
     assert result.params.params[0] == pytest.approx(0.5**0.5, abs=1e-5)
 
 
+def test_a_move_that_overflows_is_shortened():
+    def evaluate(x):
+        if x[0] <= 0:
+            raise OverflowError
+        return Evaluation(float(x[0] ** 2 - np.log(x[0])), 2 * x - 1 / x)
+
+    result = solve(LBFGS(evaluate), np.array([5.0]))
+    assert result.params.params[0] == pytest.approx(0.5**0.5, abs=1e-5)
+
+
+@pytest.mark.parametrize("of_objective", [1e-40, 1.0, 1e200])
+@pytest.mark.parametrize("of_params", [1e-8, 1.0, 1e8])
+def test_units_do_not_matter(of_objective, of_params, rng):
+    M = rng.normal(size=(6, 6))
+    A, right = M @ M.T + np.eye(6), of_params * rng.normal(size=6)
+
+    def evaluate(x):
+        off = (x - right) / of_params
+        return Evaluation(
+            of_objective * float(off @ A @ off), 2 * of_objective / of_params * A @ off
+        )
+
+    result = solve(LBFGS(evaluate), of_params * rng.normal(size=6), max_iter=60)
+    np.testing.assert_allclose(result.params.params / of_params, right / of_params, atol=1e-4)
+    assert result.converged
+
+
+def test_moves_along_a_bend_that_is_never_remembered_grow():
+    """Down a hill whose slope falls all the way, from a start that is small."""
+    solver = LBFGS(lambda x: Evaluation(-float(np.log1p(x @ x)), -2 * x / (1 + x @ x)))
+    result = solve(solver, np.array([2.0, 0.0]), max_iter=20)
+    assert result.params.params[0] > 10
+
+
 def test_without_memory_every_step_is_the_preconditioners():
     solver = LBFGS(
         lambda x: Evaluation(float(x @ x), 2 * x), precondition=lambda g, _: 0.1 * g, memory=0

@@ -103,8 +103,9 @@ class BaseRICA(
             total = host_moments(rows)
             W = self._start(rows, K, total.first, labels)
             progress = fit_progress(self, self.max_iter, X=X, y=y)
-            null = null_directions(total.second, rows.dtype)
+            null = null_directions(total, rows.dtype)
             problem = self._problem(rows, total, penalty, null)
+            self._check_start(problem, W)
             if labels is not None:
                 supervision = self._supervision(rows, labels, problem.mean, K)
                 problem = replace(problem, supervision=supervision)
@@ -206,6 +207,15 @@ class BaseRICA(
         if not np.isfinite(W).all() or not (W != 0).any(axis=1).all():
             raise ValueError("init must be finite, and no row of it may be all zeros")
         return W
+
+    def _check_start(self, problem: Reconstruction, W: np.ndarray) -> None:
+        """Raise an error where a given start is outside of where the data varies."""
+        outside = np.flatnonzero(to_host(problem.outside(problem.rows.place(W))))
+        if outside.size and not isinstance(self.init, str):
+            raise ValueError(
+                f"row {outside[0]} of init, and {outside.size - 1} others, lie where the data does not vary, "
+                "such as along a constant feature; give other directions, or set unit_norm=True"
+            )
 
     def _learned(self, rows: Rows, W: Array, mean: np.ndarray) -> dict[str, Any]:
         """Return the attributes that transform needs."""

@@ -21,10 +21,12 @@ import numpy as np
 from clusterica.arrays import Rows, map_reduce, namespace_of, to_host
 from clusterica.arrays._namespace import Array
 from clusterica.ops.discrimination import Discrimination
-from clusterica.ops.linalg import unit_rows
+from clusterica.ops.linalg import row_energies, unit_rows
 from clusterica.ops.penalty import PenaltyFunction
 from clusterica.ops.rica import ClassMoments, class_moments, penalty_sums, reconstruction
 from clusterica.optim import LBFGS, Evaluation, LoopResult, LoopState, Progress, iterate
+
+_EPS = float(np.finfo(np.float64).eps)
 
 
 class Supervision(NamedTuple):
@@ -97,7 +99,13 @@ class Reconstruction:
     def start(self, W: np.ndarray) -> Array:
         """Return the basis to begin with, for one that was drawn or given."""
         W = self.rows.place(W)
-        return unit_rows(self._within(W), unit_rows(W)) if self.unit_norm else W
+        if not self.unit_norm:
+            return W
+        return unit_rows(namespace_of(W).where(self.outside(W)[:, None], W, self._within(W)))
+
+    def outside(self, W: Array) -> Array:
+        """Return which rows are, but for rounding, directions in which the data does not vary."""
+        return row_energies(self._within(W)) <= _EPS * row_energies(W)
 
     def _tightness(self, W: Array) -> float:
         if not (self.unit_norm and self.tight):

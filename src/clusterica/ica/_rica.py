@@ -217,11 +217,11 @@ class RICA(BaseRICA):
         """Return what was seen, with a batch."""
         seen = getattr(self, "_seen", None)
         if seen is None:
-            return Seen(batch, null_directions(batch.second, dtype), 1)
+            return Seen(batch, null_directions(batch, dtype), 1)
         moments, n = merge(seen.moments, batch), seen.n_steps + 1
         # Eigenvectors cost more than a small batch does, and change seldom: at powers of two, from a fit on.
         since = n % STEPS_OF_FIT
-        null = seen.null if since & (since - 1) else null_directions(moments.second, dtype)
+        null = seen.null if since & (since - 1) else null_directions(moments, dtype)
         return Seen(moments, null, n)
 
     def _penalty(self, n_components: int) -> PenaltyFunction:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import log, sqrt
+from math import sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -116,10 +116,11 @@ class LogCosh:
         xp = namespace_of(y)
         scaled = y if self.scale == 1 else self.scale * y
         size = xp.abs(scaled)
-        value = xp.exp(-2 * size)
+        # As log((1 + exp(-2 |ay|)) / 2) + |ay|, where no digits of a small one are lost.
+        value = xp.expm1(-2 * size)
+        value *= 0.5
         value = xp.log1p(value)
         value += size
-        value -= log(2)
         return (value if self.scale == 1 else value / self.scale), xp.tanh(scaled)
 
 

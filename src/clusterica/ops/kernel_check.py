@@ -15,7 +15,7 @@ _MOST_TRIED = 50  # features that derivatives are compared by
 _N_ROWS, _BLENDS = 7, (0.11, 0.23, 0.37, 0.47)
 # Differences of fourth order, ``Σ c (f(w + a h) - f(w - a h)) / h``: pairs of a and c.
 _STENCIL = ((1, 2 / 3), (2, -1 / 12))
-_STEP = 1e-4  # relative to the distance of rows
+_STEPS = (1e-4, 3e-6, 1e-7)  # relative to the distance of rows; short ones for narrow kernels
 _ROUNDING = 100 * float(np.finfo(float).eps)
 
 
@@ -46,6 +46,10 @@ def check_kernel(kernel: Kernel, *, n_features: int = 5, tol: float = 1e-5) -> N
 
 def check_methods(kernel: Kernel) -> None:
     """Raise an error that names a method that the kernel lacks."""
+    if isinstance(kernel, type):
+        raise TypeError(
+            f"the kernel is the class {kernel.__name__}; give an object, {kernel.__name__}()"
+        )
     for name in ("__call__", "diagonal", "pull", "diagonal_pull", "unit_diagonal"):
         if not hasattr(kernel, name):
             raise TypeError(
@@ -105,13 +109,14 @@ class _Slopes:
 
     def __init__(self, X: np.ndarray, W: np.ndarray) -> None:
         self._W = W
-        self._step = _STEP * float(np.sqrt(((X[1:] - X[:-1]) ** 2).sum(axis=1).mean()))
+        distance = float(np.sqrt(((X[1:] - X[:-1]) ** 2).sum(axis=1).mean()))
+        self._steps = [step * distance for step in _STEPS]
         # Some features tell it: with all of very many it would take long.
         gaps = np.abs(X[:, None] - W[None]).min(axis=0)
         varied = np.argsort(-gaps.max(axis=0), kind="stable")
         self._tried = np.sort(varied[:_MOST_TRIED])
         # Kernels may have kinks where features of w and x are equal.
-        self._clear = gaps[:, self._tried] > 10 * self._step
+        self._clear = gaps[:, self._tried] > 10 * self._steps[0]
 
     def compare(
         self, name: str, pull: Pull, value: Callable[[int, np.ndarray], np.ndarray], tol: float
@@ -120,13 +125,32 @@ class _Slopes:
 
         The value is a function of one basis vector: of its place, and of many versions of it, one a row.
         """
-        W, h = self._W, self._step
+        W = self._W
         given = Pull(*pull).gradient(W)
         _check_values(name, given, W.shape)
-        if h == 0 or not self._clear.any():
+        if self._steps[0] == 0 or not self._clear.any():
             return 0.0
-        given = given[:, self._tried]
-        slopes, rounding = np.zeros_like(given), 0.0
+        shares: list[float] = []
+        for h in self._steps:
+            slopes, rounding = self._differences(value, h)
+            size = float(np.abs(slopes[self._clear]).max())
+            off = float(np.abs(given[:, self._tried] - slopes)[self._clear].max())
+            if shares and rounding > tol * size:
+                break  # too short a step to tell
+            if off <= tol * size + rounding:
+                return size if size > 10 * rounding else 0.0
+            shares.append(off / max(size, float(np.finfo(float).tiny)))
+        raise ValueError(
+            f"{name} is off by {min(shares):.2g} of its size from finite differences of the kernel, more "
+            f"than {tol:g}; correct the formula, and try it with clusterica.ica.check_kernel"
+        )
+
+    def _differences(
+        self, value: Callable[[int, np.ndarray], np.ndarray], h: float
+    ) -> tuple[np.ndarray, float]:
+        """Return the derivatives by steps of h, and by how much rounding may put them off."""
+        W = self._W
+        slopes, rounding = np.zeros((len(W), len(self._tried))), 0.0
         moves = np.zeros((len(self._tried), W.shape[1]))
         moves[np.arange(len(moves)), self._tried] = h
         for p in range(len(W)):
@@ -134,12 +158,4 @@ class _Slopes:
                 up, down = value(p, W[p] + a * moves), value(p, W[p] - a * moves)
                 slopes[p] += c * (up - down) / h
                 rounding = max(rounding, _ROUNDING * float(np.abs(up).max()) / h)
-        size = float(np.abs(slopes[self._clear]).max())
-        off = float(np.abs(given - slopes)[self._clear].max())
-        if not off <= tol * size + rounding:
-            share = off / max(size, float(np.finfo(float).tiny))
-            raise ValueError(
-                f"{name} is off by {share:.2g} of its size from finite differences of the kernel, more than "
-                f"{tol:g}; correct the formula, and try it with clusterica.ica.check_kernel"
-            )
-        return size if size > 10 * rounding else 0.0
+        return slopes, rounding

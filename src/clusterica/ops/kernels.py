@@ -18,6 +18,10 @@ from clusterica.arrays._namespace import Array
 from clusterica.ops.linalg import row_energies
 
 
+class KernelOverflowError(ValueError, OverflowError):
+    """A kernel has no value of such large numbers: an error for rows, and for a descent a step too long."""
+
+
 class Pull(NamedTuple):
     """A gradient by basis vectors, ``scale[:, None] * W - vector``; sums over blocks add up."""
 
@@ -271,7 +275,7 @@ class HistogramIntersection:
         largest = self.b * float(xp.max(X))
         limit = float(np.log(xp.finfo(X.dtype).max)) - float(np.log(X.shape[1]))
         if largest > limit:
-            raise ValueError(
+            raise KernelOverflowError(
                 f"exp(b x) overflows: b times the largest feature is {largest:.3g}, and {X.dtype} holds "
                 f"exponents up to {limit:.3g}; scale the rows (normalize=True), or lower b={self.b:g}"
             )
@@ -396,9 +400,16 @@ def median_gamma(X: np.ndarray, rng: np.random.Generator, *, n_pairs: int = 10_0
     squares = squares[squares > 0]
     if len(squares) == 0:
         raise ValueError(
-            "gamma='median' needs rows that differ, and all that were drawn are equal; give a number"
+            "gamma='median' needs rows that differ, and all that were drawn are equal, or nearly so; give a "
+            "number"
         )
-    return 1 / float(np.median(squares))
+    median = float(np.median(squares))
+    if not 0 < 1 / median < np.inf:
+        raise ValueError(
+            f"gamma='median' is one over the median of squared distances of rows, which is {median:g}; scale "
+            "the rows, as normalize=True does"
+        )
+    return 1 / median
 
 
 def _check_positive(name: str, value: float) -> None:

@@ -45,11 +45,12 @@ def inverse_lengths(X: Array) -> Array:
 
 def unit_rows(X: Array, fallback: Array | None = None) -> Array:
     """Scale every row to unit length; a row of zeros becomes that of the fallback, or stays zero."""
-    unit = X * inverse_lengths(X)[:, None]
-    if fallback is None:
-        return unit
     xp = namespace_of(X)
-    return xp.where((inverse_lengths(X) > 0)[:, None], unit, fallback)
+    largest = xp.max(xp.abs(X), axis=1, keepdims=True)
+    # Of numbers up to one, so that no square is lost, nor one over a length.
+    X = X / xp.where(largest > 0, largest, 1)
+    unit = X * inverse_lengths(X)[:, None]
+    return unit if fallback is None else xp.where(largest > 0, unit, fallback)
 
 
 def project(X: Array, B: Array, mean: Array) -> Array:

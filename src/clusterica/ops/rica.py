@@ -13,11 +13,11 @@ import numpy as np
 
 from clusterica.arrays import namespace_of
 from clusterica.arrays._namespace import Array
+from clusterica.ops.moments import Moments
 from clusterica.ops.penalty import PenaltyFunction
 from clusterica.ops.tiles import sum_tiles
 
-# Variance that is put down to rounding, in units of the largest times the precision of the rows.
-_NULL = 10
+_NULL = 10  # so many times what rounding would make of none is put down to it
 
 
 def reconstruction(W: Array, C: Array, tightness: float = 1.0) -> tuple[float, Array]:
@@ -37,10 +37,21 @@ def reconstruction(W: Array, C: Array, tightness: float = 1.0) -> tuple[float, A
     return float(xp.sum(E * CE)), (2 / tightness) * (W @ (CE + CE.T))
 
 
-def null_directions(C: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Return orthonormal directions without variance, shape (n, n_features), for rows of that precision."""
+def null_directions(total: Moments, dtype: np.dtype) -> np.ndarray:
+    """Return orthonormal directions without variance, shape (n, n_features).
+
+    Parameters
+    ----------
+    total : Moments
+        Of the rows, on the host.
+    dtype : dtype
+        Precision of the rows: each of their numbers is off by that share of it.
+    """
+    C = total.second / total.n
     variances, V = np.linalg.eigh(C)
-    least = _NULL * np.finfo(dtype).eps * variances[-1]
+    of_rows = (_NULL * np.finfo(dtype).eps) ** 2 * np.max(np.diag(C) + total.first**2)
+    of_sums = _NULL * np.finfo(C.dtype).eps * variances[-1]
+    least = max(of_rows, of_sums)
     return V[:, variances <= least].T if variances[-1] > 0 else V[:, :0].T
 
 
