@@ -5,8 +5,8 @@ import pytest
 
 from clusterica.arrays import to_host
 from clusterica.ops import tiles
-from clusterica.ops.penalty import make_penalty
 from clusterica.ops.moments import Moments
+from clusterica.ops.penalty import make_penalty
 from clusterica.ops.rica import null_directions, penalty_sums, reconstruction
 
 
