@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 from clusterica.cluster import KMeans
 from clusterica.datasets import make_sparse_sources
 from clusterica.display import CentersDisplay, FiltersDisplay, check_matplotlib, tile_images
-from clusterica.ica import ClusterICA
+from clusterica.ica import ClusterICA, KernelICA, KernelRICA
 from clusterica.preprocessing import Whitener
 
 Figure = pytest.importorskip("matplotlib.figure").Figure
@@ -74,6 +74,18 @@ def test_filters_errors(ax, X):
     fitted = KMeans(2, random_state=0).fit(X)
     with pytest.raises(ValueError, match="show is 'all'"):
         FiltersDisplay.from_estimator(fitted, whitener=Whitener().fit(X), show="all", ax=ax)
+
+
+@pytest.mark.filterwarnings("ignore:.*max_iter")
+@pytest.mark.parametrize("estimator", [KernelICA(4), KernelRICA(4, whiten=True)], ids=str)
+def test_components_of_kernel_space_are_no_pictures(ax, X, estimator):
+    """Though each has four numbers, as a row has."""
+    estimator.set_params(max_iter=2, random_state=0).fit(X)
+    for show in ("patterns", "filters", "whitened"):
+        with pytest.raises(TypeError, match=r"has neither .* in the space of its input"):
+            FiltersDisplay.from_estimator(estimator, show=show, ax=ax)
+    with pytest.raises(TypeError, match=r"has neither .* in the space of its input"):
+        CentersDisplay.from_estimator(estimator, X[:, :2], ax=ax)
 
 
 def test_new_figure_without_axes(X):

@@ -150,6 +150,15 @@ def test_models_survive_files(digits, tmp_path):
         np.testing.assert_array_equal(copy.component_classes_, rica.component_classes_)
 
 
+def test_a_plain_callback_gets_models_and_stops_the_fit(digits, watcher):
+    X, y = digits
+    seen = watcher(stop_after=3)
+    rica = learner().set_callbacks(seen).fit(X, y)
+    assert rica.n_iter_ == 3
+    assert seen.names == ["iteration"] * 3 + ["basis", "fit"]
+    np.testing.assert_allclose(seen.models[-1].transform(X), rica.transform(X), atol=1e-10)
+
+
 # These set n_components to 1 for three classes or two, which is the error that it should be.
 ONE_COMPONENT = dict.fromkeys(
     [

@@ -3,6 +3,7 @@
 import dask.array as da
 import numpy as np
 import pytest
+import sklearn
 from sklearn.decomposition import FastICA, KernelPCA
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -140,6 +141,29 @@ def test_a_contrast_of_ones_own(mixed):
     assert amari_distance(filters, A) < 0.15
     with pytest.raises(ValueError, match="G' is off by"):
         KernelICA(3, contrast=lambda y: (y**4, y**3, y**2), **settings).fit(X)
+
+
+def test_a_plain_callback_gets_models_and_stops_the_fit(mixed, watcher):
+    X = mixed[0]
+    seen = watcher()
+    whole = KernelICA(3, **SETTINGS).set_callbacks(seen).fit(X)
+    assert seen.names == ["iteration"] * whole.n_iter_ + ["unmixing", "fit"]
+    np.testing.assert_array_equal(seen.models[-1].transform(X), whole.transform(X))
+    for model in seen.models:
+        assert (np.diff(model.kurtosis_) <= 0).all()
+        assert len(model.get_feature_names_out()) == 3
+    # No warning: it was asked for.
+    stopped = KernelICA(3, **SETTINGS).set_callbacks(watcher(stop_after=2)).fit(X)
+    assert stopped.n_iter_ == 2
+    np.testing.assert_array_equal(stopped.transform(X), seen.models[1].transform(X))
+
+
+@pytest.mark.parametrize("memory", ["64KiB", "1GiB"])
+def test_rows_whitened_to_data_frames(mixed, fitted, memory):
+    pytest.importorskip("pandas")
+    with config_context(memory=memory), sklearn.config_context(transform_output="pandas"):
+        S = KernelICA(3, **SETTINGS).fit_transform(mixed[0])
+    np.testing.assert_allclose(S, fitted, atol=1e-3)
 
 
 def test_bad_input(mixed):

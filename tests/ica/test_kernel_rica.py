@@ -466,7 +466,25 @@ def test_progress(digits, whiten):
     rica = KernelRICA(4, whiten=whiten, **settings).set_callbacks(seen).fit(digits)
     assert seen.names[-1] == "fit"
     assert seen.names.count("iteration") >= rica.n_iter_
-    assert ("basis" in seen.names) != whiten
+    assert "basis" in seen.names
+
+
+@pytest.mark.parametrize("whiten", [False, True])
+def test_a_plain_callback_gets_models_and_stops_the_fit(digits, watcher, whiten):
+    settings = {"gamma": 4.0, "whiten": whiten, "random_state": 0}
+    seen = watcher()
+    whole = KernelRICA(4, **settings).set_callbacks(seen).fit(digits)
+    assert whole.n_iter_ > 3
+    assert seen.names == ["iteration"] * whole.n_iter_ + ["basis", "fit"]
+    S = whole.transform(digits)
+    np.testing.assert_allclose(seen.models[-1].transform(digits), S, atol=1e-10)
+    assert len(seen.models[0].get_feature_names_out()) == 4
+    # No warning: it was asked for.
+    stopped = KernelRICA(4, **settings).set_callbacks(watcher(stop_after=3)).fit(digits)
+    assert stopped.n_iter_ == 3
+    np.testing.assert_array_equal(stopped.objective_history_, whole.objective_history_[:4])
+    found = seen.models[2].transform(digits)
+    np.testing.assert_allclose(found, stopped.transform(digits), atol=1e-10)
 
 
 def zeros_are_refused(estimator):

@@ -204,6 +204,42 @@ def test_a_learner_without_filters(images):
         small(learner=NoFilters()).fit(images)
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # stopped early
+@pytest.mark.parametrize("n_filters", [11, 12])
+@pytest.mark.parametrize(
+    "learner",
+    [KernelICA(n_landmarks=50, max_iter=2), KernelRICA(whiten=True, n_landmarks=50, max_iter=2)],
+    ids=lambda learner: type(learner).__name__,
+)
+def test_components_of_kernel_space_are_no_filters(images, learner, n_filters):
+    """Also where there are as many of them as a patch has numbers, 12."""
+    settings = {"n_filters": n_filters, "patch_size": 2, "learner": learner}
+    model = small(encoder="transform", **settings).fit(images)
+    assert model.learner_.components_.shape == (n_filters, n_filters)
+    assert model.transform(images).shape == (12, 4 * n_filters)
+    assert not hasattr(model, "filters_")
+    with pytest.raises(ValueError, match="has no filters to reconstruct"):
+        model.score(images)
+    with pytest.raises(TypeError, match=r"has neither .* of shape \(n_filters, 12\).*'transform'"):
+        small(**settings).fit(images)
+
+
+class OnlyComponents(BaseEstimator):
+    """A learner of one's own."""
+
+    def __init__(self, n_components=2):
+        self.n_components = n_components
+
+    def fit(self, X, y=None):
+        self.components_ = X[: self.n_components]
+        return self
+
+
+def test_a_learner_that_only_has_components(images):
+    model = small(learner=OnlyComponents()).fit(images)
+    np.testing.assert_array_equal(model.filters_, model.learner_.components_)
+
+
 def test_labels_reach_the_patches(images):
     class Remembers(LinearDiscriminantAnalysis):
         """Needs labels, as its tags say."""

@@ -192,6 +192,9 @@ def test_pooling_replaces_the_penalty():
         (lambda: TorusPooling((6,), width=4), r"width=4 must be odd.*side of \(6,\)"),
         (lambda: TorusPooling((3, 4), width=5), "width=5 must be odd, and at most the longest"),
         (lambda: TorusPooling((6,), width=0), "width=0 must be odd"),
+        (lambda: TorusPooling((6,), width=3.0), r"width=3\.0 must be an integer; give an odd one"),
+        (lambda: TorusPooling((5,), width="3"), "width='3' must be an integer; give an odd one"),
+        (lambda: TorusPooling((5,), width=None), "width=None must be an integer"),
         (lambda: TorusPooling((3, 4)).check(10), r"\(3, 4\) has 12 places, and there are 10 codes"),
         (lambda: make_penalty("logcosh", [0, 0, 1], n_codes=4), "name 3 codes, and there are 4"),
         (lambda: make_penalty("logcosh", "3d", n_codes=4), "pooling='3d' must be '1d', '2d'"),
@@ -220,10 +223,19 @@ def test_the_compiled_pools_agree_with_the_reference(rng, shape, width, signed, 
     np.testing.assert_allclose(found.slopes, expected.slopes, rtol=tol, atol=tol)
 
 
+def test_pools_of_numpy_integers(rng):
+    pooling = TorusPooling((np.int8(20), np.uint8(20)), width=np.int8(3))
+    assert pooling == TorusPooling((20, 20))
+    assert {type(n) for n in (*pooling.shape, pooling.width)} == {int}
+    pooling.check(400)  # more than an int8 can count
+    S = rng.normal(size=(2, 400))
+    assert Pooled(pooling)(S).value == Pooled(TorusPooling((20, 20)))(S).value
+
+
 def test_pools_of_every_kind_and_those_of_all_codes():
     assert TorusPooling(6) == TorusPooling((6,))
     assert GroupPooling([0, 0, 1]) == GroupPooling(np.array([0, 0, 1])) == GroupPooling((0, 0, 1))
-    for shape in ((0, 6), (), (2.5,)):
+    for shape in ((0, 6), (), (2.5,), 6.0, None, "6"):
         with pytest.raises(ValueError, match="must be one or more numbers of codes"):
             TorusPooling(shape)
     with pytest.raises(ValueError, match="groups must be finite"):

@@ -8,9 +8,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from clusterica.arrays import to_host
-
-# Where estimators of this library and of scikit-learn keep one learned vector a row.
-ATTRIBUTES = ("cluster_centers_", "components_")
+from clusterica.ica._learned import learned_vectors
 
 
 def learned_rows(estimator: Any) -> np.ndarray:
@@ -26,13 +24,13 @@ def learned_rows(estimator: Any) -> np.ndarray:
     ndarray of shape (n_rows, n_features)
     """
     check_is_fitted(estimator)
-    for name in ATTRIBUTES:
-        if hasattr(estimator, name):
-            return np.asarray(to_host(getattr(estimator, name)))
-    raise TypeError(
-        f"{type(estimator).__name__} has neither cluster_centers_ nor components_, so there is "
-        "nothing to show. Pass an estimator that learns one vector a row."
-    )
+    found = learned_vectors(estimator)
+    if not found:
+        raise TypeError(
+            f"{type(estimator).__name__} has neither cluster_centers_ nor components_ in the space of its "
+            "input, so there is nothing to show. Pass an estimator that learns one vector a row."
+        )
+    return np.asarray(to_host(found[0]))
 
 
 def learned_patterns(estimator: Any) -> np.ndarray:

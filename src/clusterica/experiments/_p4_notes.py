@@ -18,7 +18,8 @@ from clusterica.ops.linalg import unit_rows
 PENALTY_NOTE = (
     "The penalty pools codes, as in the paper, which does not tell over which: here over 3 x 3 "
     "neighbours."
-)CODES_NOTE = (
+)
+CODES_NOTE = (
     "Own codes are k(w, x) of kRICA and d-kRICA, the codes of KICA and KSR, W x of the others, each sign a "
     "feature; threshold t: what the responses to the basis exceed t by, of both signs, whatever learned it. "
     "Dead: basis vectors with k(w, x) < 0.01 for all patches. The paper does not tell the number of steps; "

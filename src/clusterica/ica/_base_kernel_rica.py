@@ -29,6 +29,7 @@ from clusterica.arrays._sklearn import Interval, StrOptions
 from clusterica.cluster import KMeans
 from clusterica.ica._kernel_descent import OPTIMIZERS, Descent, KernelProblem, descend
 from clusterica.ica._labels import Labels
+from clusterica.ica._reconstruction import Minimum
 from clusterica.ops.kernel_rica import Model, codes, reached
 from clusterica.ops.kernels import DEAD, KERNEL_NAMES, MUCH_DEAD, Gaussian, Kernel
 from clusterica.ops.linalg import unit_rows
@@ -110,6 +111,7 @@ class BaseKernelRICA(
             )
             problem = KernelProblem(rows, model, None if labels is None else labels.places)
             found = self._descend(problem, start, _reach(self.kernel_, sample), progress)
+            self._keep_course(found)
             self._keep(rows, found, start, sample)
         progress.end()
 
@@ -171,23 +173,27 @@ class BaseKernelRICA(
         task.end()
         return found
 
-    def _keep(self, rows: Rows, found: Descent, start: np.ndarray, sample: np.ndarray) -> None:
-        """Set the fitted attributes, and warn of what went wrong."""
-        W = found.result.params.astype(rows.dtype)
-        self.components_, self._n_features_out = rows.export(W), len(W)
-        self.n_iter_, self.n_uphill_ = found.result.n_iter, found.n_uphill
+    def _keep_course(self, found: Descent | Minimum) -> None:
+        """Set the attributes of the way down, and warn if its end was not reached."""
+        self.n_iter_ = found.result.n_iter
         self.objective_history_ = np.array(found.result.history)
         self.term_histories_ = found.terms
         self.reconstruction_error_ = float(found.terms["reconstruction"][-1])
-        some = sample[:: max(1, len(sample) // 1000)]
-        self.median_similarity_ = float(np.median(self.kernel_(some, W)))
-        self.n_dead_ = self._count_dead(rows, W)
         if not (found.result.converged or found.result.stopped):
             warnings.warn(
                 f"the objective still fell after max_iter={self.max_iter} steps; raise max_iter, or tol",
                 ConvergenceWarning,
                 stacklevel=5,
             )
+
+    def _keep(self, rows: Rows, found: Descent, start: np.ndarray, sample: np.ndarray) -> None:
+        """Set the basis and what it is like, and warn of dead vectors."""
+        W = found.result.params.astype(rows.dtype)
+        self.components_, self._n_features_out = rows.export(W), len(W)
+        self.n_uphill_ = found.n_uphill
+        some = sample[:: max(1, len(sample) // 1000)]
+        self.median_similarity_ = float(np.median(self.kernel_(some, W)))
+        self.n_dead_ = self._count_dead(rows, W)
         if self.n_dead_ > MUCH_DEAD * len(W):
             from_start = self._count_dead(rows, start.astype(rows.dtype)) > MUCH_DEAD * len(W)
             warnings.warn(

@@ -9,9 +9,9 @@ import array_api_compat
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
-from clusterica.arrays import Rows, get_config, to_host, worker_pool
+from clusterica.arrays import Rows, as_rows, get_config, to_host, worker_pool
 from clusterica.arrays._namespace import Array
-from clusterica.arrays._rows import StreamedRows
+from clusterica.arrays._rows import IterableRows, StreamedRows, as_array, streamed
 from clusterica.cluster import CosineKMeans
 from clusterica.cluster._base import BaseKMeans
 from clusterica.ops.linalg import project
@@ -52,12 +52,25 @@ def white_rows(
     """
     if n_rows < rows.n_rows:
         return whitener.transform(rows.export(rows.take(_choose(rows, n_rows, rng))))
+    if isinstance(clusterer, BaseKMeans) and _too_large(X, rows, whitener):
+        return _WhiteBlocks(rows, whitener)
+    return whitener.transform(X)
+
+
+def all_white_rows(X: Any, rows: Rows, whitener: Whitener | KernelWhitener) -> Rows:
+    """Return all rows whitened: an array where that fits the memory budget, else made on every walk."""
+    if _too_large(X, rows, whitener):
+        Z = _WhiteBlocks(rows, whitener)
+        return streamed(IterableRows(Z, rows.n_rows, whitener.n_components_, rows.dtype))
+    return as_rows(as_array(whitener.transform(X)), rows.dtype)
+
+
+def _too_large(X: Any, rows: Rows, whitener: Whitener | KernelWhitener) -> bool:
+    """Return whether the whitened rows would be kept in memory, and do not fit the budget."""
     needed = rows.n_rows * whitener.n_components_ * rows.dtype.itemsize
     on_host = rows.on_host or isinstance(rows, StreamedRows)
     lazy = array_api_compat.is_dask_array(X) or not on_host
-    if needed <= get_config()["memory"] or lazy or not isinstance(clusterer, BaseKMeans):
-        return whitener.transform(X)
-    return _WhiteBlocks(rows, whitener)
+    return needed > get_config()["memory"] and not lazy
 
 
 def white_rows_in_float32(

@@ -6,7 +6,9 @@ sparser than Gaussian ones and sources that are flatter.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +27,7 @@ def symmetric_fixed_point(
     max_iter: int,
     tol: float,
     progress: Progress | None = None,
+    fitted: Callable[[np.ndarray], dict[str, Any]] | None = None,
 ) -> LoopResult:
     """Return orthonormal directions of white rows, shape (n_dims, n_dims), whose responses are independent.
 
@@ -42,10 +45,12 @@ def symmetric_fixed_point(
         Ends when no direction turns by more than an angle with ``1 - cos`` of this.
     progress : Progress, optional
         Task of which the steps are parts.
+    fitted : callable, optional
+        From directions to fitted attributes, for callbacks.
     """
     step = partial(_step, rows=rows, contrast=contrast)
     state = LoopState(0, polar_factor(start))
-    return iterate(step, state, max_iter=max_iter, tol=tol, progress=progress)
+    return iterate(step, state, max_iter=max_iter, tol=tol, progress=progress, fitted=fitted)
 
 
 def _step(W: np.ndarray, *, rows: Rows, contrast: Contrast) -> Step:

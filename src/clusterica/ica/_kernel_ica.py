@@ -15,7 +15,6 @@ from sklearn.utils.validation import check_is_fitted
 from clusterica.arrays import (
     Rows,
     as_generator,
-    as_rows,
     check_model_device,
     check_rows,
     map_reduce,
@@ -23,10 +22,8 @@ from clusterica.arrays import (
     worker_pool,
 )
 from clusterica.arrays._namespace import Array
-from clusterica.arrays._rows import IterableRows, streamed
 from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
-from clusterica.cluster import CosineKMeans
-from clusterica.ica._centroids import white_rows
+from clusterica.ica._centroids import all_white_rows
 from clusterica.ica._fixed_point import symmetric_fixed_point
 from clusterica.ops.contrast import Contrast, LogCosh, check_contrast
 from clusterica.ops.kernels import KERNEL_NAMES, Kernel
@@ -182,9 +179,9 @@ class KernelICA(
                 normalize=self.normalize,
                 random_state=int(rng.integers(2**31)),
             ).fit(X)
-            Z = _as_white_rows(X, rows, self.whitener_, rng)
-            C = self._unmix(Z, contrast, rng, progress)
-            self._set_components(rows, Z, C)
+            Z = all_white_rows(X, rows, self.whitener_)
+            C = self._unmix(rows, Z, contrast, rng, progress)
+            self.__dict__.update(self._learned(rows, Z, C))
         progress.end()
         return self
 
@@ -207,9 +204,14 @@ class KernelICA(
         return self.whitener_._project(rows, self.unmixing_)
 
     def _unmix(
-        self, Z: Rows, contrast: Contrast, rng: np.random.Generator, progress: Progress
+        self,
+        rows: Rows,
+        Z: Rows,
+        contrast: Contrast,
+        rng: np.random.Generator,
+        progress: Progress,
     ) -> np.ndarray:
-        """Return orthonormal directions of the white rows."""
+        """Return orthonormal directions of the white rows Z."""
         task = progress.subtask("unmixing", self.max_iter)
         result = symmetric_fixed_point(
             Z,
@@ -218,6 +220,7 @@ class KernelICA(
             max_iter=self.max_iter,
             tol=self.tol,
             progress=task,
+            fitted=lambda C: self._learned(rows, Z, C),
         )
         task.end()
         self.n_iter_ = result.n_iter
@@ -230,8 +233,8 @@ class KernelICA(
             )
         return result.params
 
-    def _set_components(self, rows: Rows, Z: Rows, C: np.ndarray) -> None:
-        """Set signs and order by the convention, and the fitted attributes."""
+    def _learned(self, rows: Rows, Z: Rows, C: np.ndarray) -> dict[str, Any]:
+        """Return the attributes for directions C of the white rows Z, signed and sorted by the convention."""
         about = np.zeros(len(C), rows.dtype)
         row_bytes = 4 * len(C) * rows.dtype.itemsize
         total = map_reduce(response_moments, Z, C.astype(rows.dtype), about, row_bytes=row_bytes)
@@ -243,19 +246,16 @@ class KernelICA(
             to_host(a).astype(np.float64) for a in (white.landmarks_, white.whitening_, white.mean_)
         )
         C = (C * white._signs(L, C @ T, mean)[:, None])[order]
-        self.components_, self.kurtosis_ = rows.learned(C), rows.learned(kurtosis[order])
-        self.unmixing_ = rows.learned(C @ T)
-        self.n_components_ = self._n_features_out = len(C)
+        return {
+            "components_": rows.learned(C),
+            "kurtosis_": rows.learned(kurtosis[order]),
+            "unmixing_": rows.learned(C @ T),
+            "whitener_": white,
+            "n_components_": len(C),
+            "_n_features_out": len(C),
+        }
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-
-def _as_white_rows(X: Any, rows: Rows, whitener: KernelWhitener, rng: np.random.Generator) -> Rows:
-    """Return white rows: an array where that fits the memory budget, else blocks made on every walk."""
-    Z = white_rows(X, rows, whitener, rows.n_rows, CosineKMeans(), rng)
-    if hasattr(Z, "shape"):
-        return as_rows(Z, rows.dtype)
-    return streamed(IterableRows(Z, rows.n_rows, whitener.n_components_, rows.dtype))

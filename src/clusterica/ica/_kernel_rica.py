@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
@@ -11,12 +10,13 @@ import numpy as np
 from clusterica.arrays import Rows, as_generator, check_rows, to_host, worker_pool
 from clusterica.arrays._namespace import Array
 from clusterica.arrays._sklearn import Interval, fit_context
-from clusterica.cluster import CosineKMeans
 from clusterica.ica._base_kernel_rica import BaseKernelRICA
-from clusterica.ica._centroids import white_rows
+from clusterica.ica._base_rica import host_moments
+from clusterica.ica._centroids import all_white_rows
+from clusterica.ica._reconstruction import Minimum, minimize
 from clusterica.ica._rica import RICA
 from clusterica.ops.kernels import Gaussian, Kernel
-from clusterica.optim import fit_progress
+from clusterica.optim import Progress, fit_progress
 from clusterica.preprocessing import KernelWhitener
 
 _FEWEST_LANDMARKS = 1000
@@ -228,30 +228,41 @@ class KernelRICA(BaseKernelRICA):
             self.whitener_ = self._whitener(X, n_landmarks, K, rng)
             self.kernel_ = self.whitener_.kernel_
             self.gamma_ = self.kernel_.gamma if isinstance(self.kernel_, Gaussian) else None
-            Z = white_rows(X, rows, self.whitener_, rows.n_rows, CosineKMeans(), rng)
-            # In white space the reconstruction alone keeps the basis from shrinking.
-            rica = RICA(
-                K,
-                sparsity=self.sparsity,
-                penalty=self.penalty,
-                pooling=self.pooling,
-                unit_norm=False,
-                max_iter=self.max_iter,
-                tol=self.tol,
-                random_state=rng,
-            )
-            with warnings.catch_warnings(record=True) as caught, progress.lend_to(rica, "basis"):
-                warnings.simplefilter("always")
-                rica.fit(Z)
+            Z = all_white_rows(X, rows, self.whitener_)
+            found = self._minimize(rows, Z, K, rng, progress)
         progress.end()
-        self.components_, self._n_features_out = rica.components_, K
-        W = to_host(rica.components_).astype(np.float64) @ to_host(self.whitener_.whitening_)
-        self.unmixing_ = rows.learned(W)
-        self.n_iter_, self.objective_history_ = rica.n_iter_, rica.objective_history_
-        self.term_histories_ = rica.term_histories_
-        self.reconstruction_error_ = rica.reconstruction_error_
-        for warning in caught:  # at the line that called our fit
-            warnings.warn(warning.message, warning.category, stacklevel=4)
+        self.__dict__.update(self._learned(rows, found.result.params))
+        self._keep_course(found)
+
+    def _minimize(
+        self, rows: Rows, Z: Rows, K: int, rng: np.random.Generator, progress: Progress
+    ) -> Minimum:
+        """Return the basis of the white rows Z."""
+        # In white space the reconstruction alone keeps the basis from shrinking.
+        rica = RICA(K, sparsity=self.sparsity, unit_norm=False, random_state=rng)
+        total = host_moments(Z)
+        no_null = np.empty((0, Z.n_features))
+        task = progress.subtask("basis", self.max_iter)
+        found = minimize(
+            rica._problem(Z, total, self._penalty(K), no_null),
+            rica._start(Z, K, total.first),
+            max_iter=self.max_iter,
+            tol=self.tol,
+            progress=task,
+            fitted=lambda W: self._learned(rows, W),
+        )
+        task.end()
+        return found
+
+    def _learned(self, rows: Rows, W: Array) -> dict[str, Any]:
+        """Return the attributes that transform needs, for a basis W of the white space."""
+        W = to_host(W)
+        return {
+            "components_": rows.learned(W),
+            "unmixing_": rows.learned(W @ to_host(self.whitener_.whitening_)),
+            "whitener_": self.whitener_,
+            "_n_features_out": len(W),
+        }
 
     def _whitener(
         self, X: Any, n_landmarks: int, K: int, rng: np.random.Generator

@@ -14,6 +14,7 @@ from clusterica.arrays import namespace_of, to_host
 from clusterica.arrays._namespace import Array, to_like
 from clusterica.cluster import SphericalKMeans
 from clusterica.cluster._sizes import cluster_sizes, near_empty
+from clusterica.ica._learned import learned_vectors
 from clusterica.images._sampling import Sample
 from clusterica.ops.code import split_signs
 from clusterica.ops.linalg import row_energies, unit_rows
@@ -21,7 +22,6 @@ from clusterica.preprocessing import ContrastNormalizer, Whitener
 
 LEARNERS = ("spherical-k-means", "patches")
 OWN_CODES = ("transform", "transform-both-signs")  # encoders that are the learner's own transform
-_LEARNED = ("cluster_centers_", "components_")  # one learned vector a row
 _SIZES = ("n_clusters", "n_components")
 
 _MANY = 0.1
@@ -142,14 +142,14 @@ def learn_bank(
 
 def learned_filters(learner: Any, rows: Array, *, required: bool) -> Array:
     """Return what a fitted learner learned, one filter a row, float32 and where the rows are."""
-    for name in _LEARNED:
-        learned = getattr(learner, name, None)
-        if learned is not None and learned.ndim == 2 and learned.shape[1] == rows.shape[1]:
-            return to_like(np.asarray(to_host(learned), dtype=np.float32), rows)
+    for vectors in learned_vectors(learner):
+        if vectors.ndim == 2 and vectors.shape[1] == rows.shape[1]:
+            return to_like(np.asarray(to_host(vectors), dtype=np.float32), rows)
     if required:
         raise TypeError(
-            f"{type(learner).__name__} has neither cluster_centers_ nor components_ of shape (n_filters, "
-            f"{rows.shape[1]}); use encoder='transform' to encode patches by its own transform"
+            f"{type(learner).__name__} has neither cluster_centers_ nor components_ that are filters of "
+            f"patches, of shape (n_filters, {rows.shape[1]}); use encoder='transform' to encode patches by "
+            "its own transform"
         )
     return None
 

@@ -66,12 +66,16 @@ class TorusPooling:
     width: int = 3
 
     def __post_init__(self) -> None:
-        shape = (self.shape,) if isinstance(self.shape, Integral) else tuple(self.shape)
-        object.__setattr__(self, "shape", shape)
+        shape = tuple(self.shape) if np.iterable(self.shape) else (self.shape,)
         if not shape or not all(isinstance(n, Integral) and n > 0 for n in shape):
             raise ValueError(
                 f"shape={shape} must be one or more numbers of codes, such as (20, 20)"
             )
+        if not isinstance(self.width, Integral):
+            raise ValueError(f"width={self.width!r} must be an integer; give an odd one, such as 3")
+        # Integers of NumPy as those of Python, which can't overflow.
+        object.__setattr__(self, "shape", tuple(map(int, shape)))
+        object.__setattr__(self, "width", int(self.width))
         if self.width < 1 or self.width % 2 == 0 or self.width > max(self.shape):
             raise ValueError(
                 f"width={self.width} must be odd, and at most the longest side of {self.shape}"
