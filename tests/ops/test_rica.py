@@ -8,6 +8,7 @@ from clusterica.ops import tiles
 from clusterica.ops.moments import Moments
 from clusterica.ops.penalty import make_penalty
 from clusterica.ops.rica import null_directions, penalty_sums, reconstruction
+from clusterica.preprocessing import ContrastNormalizer
 
 
 @pytest.fixture
@@ -86,6 +87,16 @@ def test_directions_without_variance(rng, dtype, away):
 def test_directions_of_little_variance_count(rng, dtype):
     X = (rng.normal(size=(200, 4)) * [1e4, 1, 1, 0.1]).astype(dtype)
     assert null_directions(moments_of(X), np.dtype(dtype)).shape == (0, 4)
+
+
+def test_the_mean_of_normalised_patches_does_not_vary(rng):
+    """Taken away in float32, from patches that are nearly flat as well."""
+    patches = rng.uniform(100, 255, size=(500, 1)) + rng.normal(size=(500, 36)) * rng.uniform(
+        0, 20, size=(500, 1)
+    )
+    X = ContrastNormalizer().fit_transform(patches.astype(np.float32))
+    N = null_directions(moments_of(X), np.dtype(np.float32))
+    np.testing.assert_allclose(np.abs(N), np.full((1, 36), 1 / 6), atol=1e-3)
 
 
 def test_no_direction_is_without_variance_where_there_is_none():

@@ -17,7 +17,9 @@ from clusterica.ops.moments import Moments
 from clusterica.ops.penalty import PenaltyFunction
 from clusterica.ops.tiles import sum_tiles
 
-_NULL = 10  # so many times what rounding would make of none is put down to it
+# What is put down to rounding: of numbers about their mean, which steps before may have worked on, in units
+# of the precision of the rows; of their mean; and of the covariance, in units of its own precision.
+_OF_ROWS, _OF_MEAN, _OF_SUMS = 1000, 10, 10
 
 
 def reconstruction(W: Array, C: Array, tightness: float = 1.0) -> tuple[float, Array]:
@@ -45,14 +47,18 @@ def null_directions(total: Moments, dtype: np.dtype) -> np.ndarray:
     total : Moments
         Of the rows, on the host.
     dtype : dtype
-        Precision of the rows: each of their numbers is off by that share of it.
+        Precision of the rows. Each feature is measured by its own size, so that small ones count.
     """
-    C = total.second / total.n
-    variances, V = np.linalg.eigh(C)
-    of_rows = (_NULL * np.finfo(dtype).eps) ** 2 * np.max(np.diag(C) + total.first**2)
-    of_sums = _NULL * np.finfo(C.dtype).eps * variances[-1]
-    least = max(of_rows, of_sums)
-    return V[:, variances <= least].T if variances[-1] > 0 else V[:, :0].T
+    C, eps = total.second / total.n, float(np.finfo(dtype).eps)
+    variances = np.diag(C)
+    share = max((_OF_ROWS * eps) ** 2, _OF_SUMS * float(np.finfo(C.dtype).eps))
+    noise = share * variances + (_OF_MEAN * eps * total.first) ** 2
+    scale = np.sqrt(np.where(noise > 0, noise, 1))
+    in_noise, V = np.linalg.eigh(C / np.outer(scale, scale))
+    if in_noise[-1] <= 1:
+        return np.empty((0, len(C)))
+    N, _ = np.linalg.qr(V[:, in_noise <= 1] / scale[:, None])
+    return N.T
 
 
 class PenaltySums(NamedTuple):
