@@ -202,6 +202,28 @@ def test_blocks_that_are_no_tables(estimator, blocks, block):
         check_rows(estimator, blocks(block), reset=True)
 
 
+def test_names_of_columns_of_blocks(estimator, blocks):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(GOOD, columns=["a", "b", "c"])
+    other = frame[["b", "a", "c"]]
+    check_rows(estimator, blocks(frame[:4], frame[4:]), reset=True)
+    assert list(estimator.feature_names_in_) == ["a", "b", "c"]
+    assert estimator.n_features_in_ == 3
+    check_rows(estimator, blocks(frame[:4], frame[4:]), reset=False)
+    for reset in (True, False):
+        with pytest.raises(ValueError, match="Feature names must be in the same order"):
+            check_rows(estimator, blocks(frame, other), reset=reset)
+    check_rows(estimator, blocks(GOOD), reset=True)
+    assert not hasattr(estimator, "feature_names_in_")
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_float16_is_checked_as_well(estimator, value):
+    check_rows(estimator, GOOD.astype(np.float16), reset=True)
+    with pytest.raises(ValueError, match="Input X contains"):
+        check_rows(estimator, with_fault(value, np.float16), reset=True)
+
+
 def test_blocks_of_two_kinds(estimator, blocks):
     with pytest.raises(TypeError, match="partly sparse and partly dense"):
         check_rows(estimator, blocks(GOOD, sp.csr_array(GOOD)), reset=True, accept_sparse=True)

@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+import sklearn
 import sklearn.cluster
 from sklearn.base import BaseEstimator
 from sklearn.decomposition import FastICA
@@ -14,7 +15,14 @@ import clusterica
 from clusterica.arrays import as_rows, to_host
 from clusterica.cluster import CosineKMeans, KMeans, SphericalKMeans
 from clusterica.datasets import make_sparse_sources
-from clusterica.ica import ClusterICA, Derivatives, Exponential, LogCosh, SmoothedLaplace
+from clusterica.ica import (
+    ClusterICA,
+    Derivatives,
+    Exponential,
+    LogCosh,
+    SmoothedLaplace,
+    _centroids,
+)
 from clusterica.ica._likelihood import maximize_likelihood
 from clusterica.metrics import amari_distance, recovery_distance
 from clusterica.ops.contrast import Quartic
@@ -496,3 +504,29 @@ def test_a_law_may_be_a_plain_tuple(mixed):
     own = ClusterICA(refine=lambda y: tuple(LogCosh()(y)), random_state=0).fit(mixed[0][:2000])
     named = ClusterICA(refine=LogCosh(), random_state=0).fit(mixed[0][:2000])
     np.testing.assert_allclose(own.components_, named.components_)
+
+
+@pytest.mark.parametrize("settings", [{"cluster_rows": 500}, {}], ids=["some rows", "blocks"])
+def test_names_of_columns_stay_out_of_the_way(settings, recwarn):
+    """Rows that are whitened on the way are arrays, whatever the names and the output of the whitener."""
+    pd = pytest.importorskip("pandas")
+    X, _, _ = make_sparse_sources(6000, 4, random_state=0)
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    with (
+        clusterica.config_context(memory="64KiB"),
+        sklearn.config_context(transform_output="pandas"),
+    ):
+        named = ClusterICA(random_state=0, **settings).fit(frame)
+    plain = ClusterICA(random_state=0, **settings).fit(X)
+    np.testing.assert_allclose(named.components_, plain.components_, rtol=0.05, atol=0.05)
+    assert not [w for w in recwarn if "feature names" in str(w.message)]
+
+
+def test_white_blocks_fit_the_budget():
+    X, _, _ = make_sparse_sources(20_000, 20, random_state=0)
+    rows = as_rows(X)
+    whitener = Whitener("pca", eps=0.0).fit(X)
+    with clusterica.config_context(memory="256KiB", threads=1):
+        blocks = list(_centroids._WhiteBlocks(rows, whitener))
+    np.testing.assert_allclose(np.concatenate(blocks), whitener.transform(X))
+    assert max(block.nbytes for block in blocks) <= 2**17

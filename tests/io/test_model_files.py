@@ -165,6 +165,12 @@ def test_partial_fit_goes_on(X, tmp_path):
     assert_array_equal(again.cluster_centers_, model.partial_fit(X[150:]).cluster_centers_)
 
 
+def test_whitening_goes_on(X, tmp_path):
+    model = Whitener().fit(X[:150])
+    again = there_and_back(model, tmp_path).partial_fit(X[150:])
+    assert_array_equal(again.whitening_, model.partial_fit(X[150:]).whitening_)
+
+
 @pytest.mark.parametrize("begin", ["fit", "partial_fit"])
 def test_steps_of_filters_go_on(begin, X, tmp_path):
     model = getattr(RICA(random_state=0), begin)(X[:150])

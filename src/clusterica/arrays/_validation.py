@@ -22,7 +22,11 @@ from clusterica.arrays._namespace import (
     working_dtype,
 )
 from clusterica.arrays._rows import ArrayRows, DaskRows, IterableRows, Rows, streamed
-from clusterica.arrays._sklearn import check_sample_weight
+from clusterica.arrays._sklearn import (
+    check_feature_names,
+    check_n_features,
+    check_sample_weight,
+)
 from clusterica.arrays._walk import map_reduce
 
 
@@ -56,6 +60,8 @@ def check_rows(
         return streamed(_check_tensor(estimator, X, reset, min_rows))
     if _is_iterable_of_blocks(X):
         return streamed(_check_blocks(estimator, X, reset, accept_sparse, min_rows))
+    # Of float16 scikit-learn's check makes an array of the size of X.
+    halves = getattr(X, "dtype", None) == np.float16
     X = validate_data(
         estimator,
         X,
@@ -63,7 +69,10 @@ def check_rows(
         accept_sparse="csr" if accept_sparse else False,
         dtype="numeric",
         ensure_min_samples=min_rows,
+        ensure_all_finite=not halves,
     )
+    if halves:
+        _check_finite(ArrayRows(X))
     if sp.issparse(X) and X.indices.dtype != X.indptr.dtype:
         raise ValueError(f"{name} needs CSR indices and indptr of one integer type")
     return streamed(ArrayRows(X))
@@ -185,6 +194,7 @@ def _check_blocks(
                 f"a block of X has {block.shape[1]} features where the first has {n_features}; "
                 "all blocks must have the same columns"
             )
+        check_feature_names(estimator, part, reset=reset and n_features is None)
         n_rows, n_features = n_rows + block.shape[0], block.shape[1]
         dtype = np.promote_types(dtype, working_dtype(block.dtype))
         kinds.add(sp.issparse(block))
@@ -196,7 +206,7 @@ def _check_blocks(
     if len(kinds) > 1:
         raise TypeError("the blocks of X are partly sparse and partly dense; give one kind")
     _check_shape(estimator, (n_rows, n_features), min_rows)
-    validate_data(estimator, np.empty((1, n_features)), reset=reset, skip_check_array=True)
+    check_n_features(estimator, np.empty((1, n_features)), reset=reset)
     return IterableRows(X, n_rows, n_features, dtype, nnz=nnz if kinds == {True} else None)
 
 

@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator, clone
 from clusterica.arrays import Rows, as_rows, get_config, to_host, worker_pool
 from clusterica.arrays._namespace import Array
 from clusterica.arrays._rows import IterableRows, StreamedRows, as_array, streamed
+from clusterica.arrays._walk import block_size
 from clusterica.cluster import CosineKMeans
 from clusterica.cluster._base import BaseKMeans
 from clusterica.ops.linalg import project
@@ -51,7 +52,8 @@ def white_rows(
     where it does not and the clusterer can take blocks.
     """
     if n_rows < rows.n_rows:
-        return whitener.transform(rows.export(rows.take(_choose(rows, n_rows, rng))))
+        chosen = rows.export(rows.take(_choose(rows, n_rows, rng)))
+        return whitener._whiten(as_rows(chosen, rows.dtype))
     if isinstance(clusterer, BaseKMeans) and _too_large(X, rows, whitener):
         return _WhiteBlocks(rows, whitener)
     return whitener.transform(X)
@@ -133,5 +135,7 @@ class _WhiteBlocks:
         self._rows, self._whitener = rows, whitener
 
     def __iter__(self) -> Iterator[np.ndarray]:
-        for _, _, load in self._rows.blocks(2**15):
-            yield self._whitener.transform(to_host(load()))
+        rows, whitener = self._rows, self._whitener
+        size = block_size(rows, 2 * whitener.n_components_ * rows.dtype.itemsize)
+        for _, _, load in rows.blocks(size):
+            yield whitener._whiten(as_rows(to_host(load()), rows.dtype))

@@ -137,8 +137,10 @@ def _listed(X: Any, caller: str) -> Images:
     hosted = [_on_host_if_there(image) for image in X]
     flat = [image if image.ndim == 3 else image[..., None] for image in hosted]
     parts: list[Part] = []
+    start = 0
     for _, group in groupby(flat, key=lambda image: tuple(image.shape)):
-        parts.append(Part(sum(p.n_images for p in parts), list(group)))
+        parts.append(Part(start, list(group)))
+        start += parts[-1].n_images
     return Images(parts, X[0])
 
 

@@ -69,7 +69,8 @@ def save(model: BaseEstimator, path: str | Path) -> Path:
         "sklearn": sklearn.__version__,
         "model": writer.write(model, type(model).__name__),
     }
-    arrays = {name: np.ascontiguousarray(a) for name, a in writer.arrays.items()}
+    # Not by ascontiguousarray, which makes a vector of a number.
+    arrays = {name: np.asarray(a, order="C") for name, a in writer.arrays.items()}
     content = to_bytes(arrays, {"clusterica": json.dumps(description, ensure_ascii=False)})
     if path.is_dir() or not path.parent.is_dir():
         what = (

@@ -185,6 +185,10 @@ class KernelWhitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         check_is_fitted(self, "whitening_")
         rows = check_rows(self, X, reset=False)
         check_model_device(self, rows, self.whitening_)
+        return self._whiten(rows)
+
+    def _whiten(self, rows: Rows) -> Array:
+        """Return rows that were checked, whitened."""
         return self._project(rows, self.whitening_)
 
     def _project(self, rows: Rows, B: Array) -> Array:

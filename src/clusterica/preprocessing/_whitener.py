@@ -187,6 +187,10 @@ class Whitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         check_is_fitted(self, "whitening_")
         rows = check_rows(self, X, reset=False)
         check_model_device(self, rows, self.whitening_)
+        return self._whiten(rows)
+
+    def _whiten(self, rows: Rows) -> Array:
+        """Return rows that were checked, whitened."""
         return apply_map(project, rows, self.whitening_, self.mean_)
 
     def inverse_transform(self, Y: Any) -> Array:
