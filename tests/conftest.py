@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 from hypothesis import settings
+from sklearn.callback import ProgressBar
 
 import clusterica
 from clusterica.ica import Pull
@@ -37,6 +38,35 @@ def put(request):
     xp = pytest.importorskip("array_api_strict")
     device = xp.Device("device1" if request.param == "strict-device1" else "CPU_DEVICE")
     return lambda a: xp.asarray(np.array(a), device=device)
+
+
+@pytest.fixture
+def bar():
+    """A progress bar that notes the tasks that end, and whose they are, and draws nothing."""
+
+    class Noting(ProgressBar):
+        def __init__(self):
+            super().__init__()
+            self.names, self.owners = [], []
+
+        def setup(self, estimator, context):
+            pass
+
+        def teardown(self, estimator, context):
+            pass
+
+        def on_fit_task_begin(self, estimator, context):
+            pass
+
+        def on_fit_task_end(self, estimator, context):
+            self.names.append(context.task_name)
+            self.owners.append(context.estimator_name)
+            return False
+
+        def count(self, owner, name):
+            return list(zip(self.owners, self.names, strict=True)).count((owner, name))
+
+    return Noting()
 
 
 @pytest.fixture

@@ -282,32 +282,11 @@ def test_a_model_can_be_pickled_and_names_its_sources(mixed):
     np.testing.assert_allclose(ica.inverse_transform(sources), frame, atol=1e-10)
 
 
-def test_progress_reaches_the_clusterer(mixed):
-    from sklearn.callback import ProgressBar
-
-    class Seen(ProgressBar):
-        def __init__(self):
-            super().__init__()
-            self.names = []
-
-        def setup(self, estimator, context):
-            pass
-
-        def teardown(self, estimator, context):
-            pass
-
-        def on_fit_task_begin(self, estimator, context):
-            pass
-
-        def on_fit_task_end(self, estimator, context):
-            self.names.append(f"{context.estimator_name}/{context.task_name}")
-            return False
-
-    seen = Seen()
-    ica = ClusterICA(refine="ml", random_state=0).set_callbacks(seen).fit(mixed[0][:3000])
-    assert seen.names.count("ClusterICA/iteration") == ica.n_iter_
-    assert seen.names.count("CosineKMeans/iteration") > 1
-    assert seen.names[-1] == "ClusterICA/fit"
+def test_progress_reaches_the_clusterer(mixed, bar):
+    ica = ClusterICA(refine="ml", random_state=0).set_callbacks(bar).fit(mixed[0][:3000])
+    assert bar.count("ClusterICA", "iteration") == ica.n_iter_
+    assert bar.count("CosineKMeans", "iteration") > 1
+    assert (bar.owners[-1], bar.names[-1]) == ("ClusterICA", "fit")
 
 
 # --- scikit-learn -----------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.callback import ProgressBar
 from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -255,26 +254,9 @@ def test_pickles_names_and_the_way_back():
     np.testing.assert_array_equal(small().fit_transform(X, y), rica.transform(X))
 
 
-def test_progress(labelled):
-    class Seen(ProgressBar):
-        names: list
-
-        def setup(self, estimator, context):
-            self.names = []
-
-        def teardown(self, estimator, context):
-            pass
-
-        def on_fit_task_begin(self, estimator, context):
-            pass
-
-        def on_fit_task_end(self, estimator, context):
-            self.names.append(context.task_name)
-            return False
-
-    seen = Seen()
-    rica = small().set_callbacks(seen).fit(*labelled)
-    assert seen.names == ["iteration"] * rica.n_iter_ + ["fit"]
+def test_progress(labelled, bar):
+    rica = small().set_callbacks(bar).fit(*labelled)
+    assert bar.names == ["iteration"] * rica.n_iter_ + ["fit"]
 
 
 # --- Bad input --------------------------------------------------------------------------------------

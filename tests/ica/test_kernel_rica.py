@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.callback import ProgressBar
 from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -444,29 +443,12 @@ def test_names_of_outputs(digits):
 
 @quiet
 @pytest.mark.parametrize("whiten", [False, True])
-def test_progress(digits, whiten):
-    class Seen(ProgressBar):
-        names: list
-
-        def setup(self, estimator, context):
-            self.names = []
-
-        def teardown(self, estimator, context):
-            pass
-
-        def on_fit_task_begin(self, estimator, context):
-            pass
-
-        def on_fit_task_end(self, estimator, context):
-            self.names.append(context.task_name)
-            return False
-
-    seen = Seen()
+def test_progress(digits, bar, whiten):
     settings = {"gamma": 4.0, "max_iter": 5, "random_state": 0}
-    rica = KernelRICA(4, whiten=whiten, **settings).set_callbacks(seen).fit(digits)
-    assert seen.names[-1] == "fit"
-    assert seen.names.count("iteration") >= rica.n_iter_
-    assert "basis" in seen.names
+    rica = KernelRICA(4, whiten=whiten, **settings).set_callbacks(bar).fit(digits)
+    assert bar.names[-1] == "fit"
+    assert bar.names.count("iteration") >= rica.n_iter_
+    assert "basis" in bar.names
 
 
 @pytest.mark.parametrize("whiten", [False, True])

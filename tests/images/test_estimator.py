@@ -154,3 +154,10 @@ def test_callbacks_of_the_learner_hear_its_iterations(images):
 
     estimator = model(learner=SphericalKMeans(max_iter=3).set_callbacks(Counts())).fit(images)
     assert Counts.n == estimator.learner_.n_iter_ > 0
+
+
+def test_progress_reaches_the_learner(images, bar):
+    model(regions=(1, 2)).set_callbacks(bar).fit(images)
+    assert bar.count("SphericalKMeans", "iteration") > 2
+    assert bar.count("SphericalKMeans", "fit") == 2
+    assert (bar.owners[-1], bar.names[-1]) == ("ImageFeatures", "fit")

@@ -18,6 +18,7 @@ from clusterica.ica._learned import learned_vectors
 from clusterica.images._sampling import Sample
 from clusterica.ops.code import split_signs
 from clusterica.ops.linalg import row_energies, unit_rows
+from clusterica.optim import Progress
 from clusterica.preprocessing import ContrastNormalizer, Whitener
 
 LEARNERS = ("spherical-k-means", "patches")
@@ -87,6 +88,7 @@ def learn_bank(
     n_filters: int,
     encoder: Any,
     rng: np.random.Generator,
+    progress: Progress,
 ) -> Bank:
     """Learn filters from patches.
 
@@ -106,6 +108,8 @@ def learn_bank(
         What will encode patches: with the filters, or the learner itself.
     rng : Generator
         Draws the patches where they are the filters.
+    progress : Progress
+        Task of which the learner's fit is a part.
     """
     rows, of_image = sample
     del sample  # the patches as they were need not be kept beside those that are normalised
@@ -129,7 +133,8 @@ def learn_bank(
                 f"{type(learner).__name__} learns from labels; call fit(X, y) with a label for every image"
             )
         y = labels[of_image]
-    learner.fit(_for(learner, rows), y)
+    with progress.lend_to(learner, "filters"):
+        learner.fit(_for(learner, rows), y)
     _warn_if_near_empty(learner, rows)
     own_codes = isinstance(encoder, str)
     filters = learned_filters(learner, rows, required=not own_codes)

@@ -13,6 +13,7 @@ from sklearn.base import (
     TransformerMixin,
     clone,
 )
+from sklearn.callback import CallbackSupportMixin
 from sklearn.utils.validation import check_is_fitted
 
 from clusterica.arrays import (
@@ -40,11 +41,14 @@ from clusterica.images._source import Images, Part
 from clusterica.images._validation import check_grid, check_images, check_labels, warn_if_alpha
 from clusterica.images._walk import encode_images, make_regions, region_box
 from clusterica.ops.pool import Grid, Pooling, grid_cells
+from clusterica.optim import Progress, fit_progress
 
 _SCORED = 10_000  # patches that score draws at most
 
 
-class ImageFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class ImageFeatures(
+    CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+):
     r"""Features of images by filters learned from their patches.
 
     The pipeline of [1]_. fit draws patches at random, normalises their contrast, whitens them and learns
@@ -199,8 +203,11 @@ class ImageFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         labels = None if y is None else check_labels(y, images.n_images)
         rng = as_generator(self.random_state)
         n_regions = int(np.prod(self._region_grid()))
+        progress = fit_progress(self, n_regions, X=X, y=y)
         with worker_pool():
-            banks = [self._learn(images, labels, i, rng, encoder) for i in range(n_regions)]
+            banks = [
+                self._learn(images, labels, i, rng, encoder, progress) for i in range(n_regions)
+            ]
         self.normalizer_ = _one_or_all([bank.normalizer for bank in banks])
         self.whitener_ = _one_or_all([bank.whitener for bank in banks])
         self.learner_ = _one_or_all([bank.learner for bank in banks])
@@ -213,6 +220,7 @@ class ImageFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         self.largest_pixel_ = images.largest_pixel()
         self.n_codes_ = [bank.n_codes for bank in banks]
         self.n_features_out_ = sum(self.n_codes_) * self._n_cells()
+        progress.end()
         return self
 
     def transform(self, X: Any) -> Array:
@@ -326,6 +334,7 @@ class ImageFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         region: int,
         rng: np.random.Generator,
         encoder: Any,
+        progress: Progress,
     ) -> Bank:
         return learn_bank(
             self._draw(images, self.n_patches, region, rng),
@@ -335,6 +344,7 @@ class ImageFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             n_filters=self.n_filters,
             encoder=encoder,
             rng=rng,
+            progress=progress,
         )
 
     def _draw(self, images: Images, n: int, region: int, rng: np.random.Generator) -> Sample:
