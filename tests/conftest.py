@@ -40,33 +40,47 @@ def put(request):
     return lambda a: xp.asarray(np.array(a), device=device)
 
 
+class Watcher:
+    """A callback that notes the tasks that end, whose they are, and models on the way; may ask to stop."""
+
+    def __init__(self, stop_after=None):
+        super().__init__()
+        self.names, self.owners, self.models, self.stop_after = [], [], [], stop_after
+
+    def setup(self, estimator, context):
+        pass
+
+    def teardown(self, estimator, context):
+        pass
+
+    def on_fit_task_begin(self, estimator, context):
+        pass
+
+    def on_fit_task_end(self, estimator, context, *, fitted_estimator=None):
+        self.names.append(context.task_name)
+        self.owners.append(context.estimator_name)
+        if context.task_name == "iteration":
+            self.models.append(fitted_estimator)
+        return self.stop_after is not None and self.names.count("iteration") >= self.stop_after
+
+    def count(self, owner, name):
+        return list(zip(self.owners, self.names, strict=True)).count((owner, name))
+
+
+@pytest.fixture
+def watcher():
+    """The class of a callback that is not handed on to estimators inside."""
+    return Watcher
+
+
 @pytest.fixture
 def bar():
-    """A progress bar that notes the tasks that end, and whose they are, and draws nothing."""
+    """A watcher that is, as progress bars are."""
 
-    class Noting(ProgressBar):
-        def __init__(self):
-            super().__init__()
-            self.names, self.owners = [], []
+    class Bar(Watcher, ProgressBar):
+        pass
 
-        def setup(self, estimator, context):
-            pass
-
-        def teardown(self, estimator, context):
-            pass
-
-        def on_fit_task_begin(self, estimator, context):
-            pass
-
-        def on_fit_task_end(self, estimator, context):
-            self.names.append(context.task_name)
-            self.owners.append(context.estimator_name)
-            return False
-
-        def count(self, owner, name):
-            return list(zip(self.owners, self.names, strict=True)).count((owner, name))
-
-    return Noting()
+    return Bar()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The gradient of a problem of reconstruction ICA beside finite differences, and one who watches a fit."""
+"""The gradient of a problem of reconstruction ICA beside finite differences."""
 
 import numpy as np
 import pytest
@@ -23,30 +23,3 @@ def assert_gradient():
         np.testing.assert_allclose((gradient * move).sum(), slope, rtol=1e-6, atol=1e-6)
 
     return check
-
-
-class Watcher:
-    """A callback that is not handed on to estimators inside: notes tasks and models, may ask to stop."""
-
-    def __init__(self, stop_after=None):
-        self.names, self.models, self.stop_after = [], [], stop_after
-
-    def setup(self, estimator, context):
-        pass
-
-    def teardown(self, estimator, context):
-        pass
-
-    def on_fit_task_begin(self, estimator, context):
-        pass
-
-    def on_fit_task_end(self, estimator, context, *, fitted_estimator=None):
-        self.names.append(context.task_name)
-        if context.task_name == "iteration":
-            self.models.append(fitted_estimator)
-        return self.names.count("iteration") == self.stop_after
-
-
-@pytest.fixture
-def watcher():
-    return Watcher

@@ -435,29 +435,14 @@ class TestInterface:
         with pytest.raises(ValueError, match="G' is off by"):
             KurtosisPursuit(contrast=lambda y: (y**4, y**3, y**2)).fit(mixture(100)[1])
 
-    def test_progress(self):
+    def test_progress(self, watcher):
         """Every pass is a task, and gives callbacks a model no worse than the one before."""
 
-        class Recorder:
-            def setup(self, estimator, context):
-                self.tasks, self.models = [], []
-
-            def teardown(self, estimator, context):
-                pass
-
-            def on_fit_task_begin(self, estimator, context):
-                pass
-
-            def on_fit_task_end(self, estimator, context, *, fitted_estimator=None):
-                self.tasks.append(context.task_name)
-                if context.task_name == "iteration":
-                    self.models.append(fitted_estimator)
-
         _, X = mixture()
-        recorder = Recorder()
+        recorder = watcher()
         model = KurtosisPursuit(2, random_state=0).set_callbacks(recorder).fit(X)
-        assert recorder.tasks.count("component") == 2
-        assert recorder.tasks.count("fit") == 1
+        assert recorder.names.count("component") == 2
+        assert recorder.names.count("fit") == 1
         kurtosis = [stats.kurtosis(m.transform(X)[:, -1]) for m in recorder.models]
         passes = [m.components_.shape[0] for m in recorder.models].count(1)
         assert np.diff(kurtosis[:passes]).max() <= 1e-9

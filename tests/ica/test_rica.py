@@ -4,7 +4,6 @@ import pickle
 
 import numpy as np
 import pytest
-from sklearn.callback import ProgressBar
 from sklearn.decomposition import FastICA
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -353,40 +352,18 @@ def test_a_model_can_be_pickled_and_names_its_codes(mixed):
     np.testing.assert_allclose(rica.inverse_transform(codes), frame, atol=1e-10)
 
 
-class Recorder(ProgressBar):
-    """Notes the tasks that end and the models on the way; may ask to stop."""
-
-    def __init__(self, stop_after=None):
-        super().__init__()
-        self.names, self.models, self.stop_after = [], [], stop_after
-
-    def setup(self, estimator, context):
-        pass
-
-    def teardown(self, estimator, context):
-        pass
-
-    def on_fit_task_begin(self, estimator, context):
-        pass
-
-    def on_fit_task_end(self, estimator, context, *, fitted_estimator=None):
-        self.names.append(context.task_name)
-        self.models.append(fitted_estimator)
-        return self.names.count("iteration") == self.stop_after
-
-
-def test_progress_and_models_on_the_way(mixed):
+def test_progress_and_models_on_the_way(mixed, watcher):
     X = mixed[0][:1000]
-    seen = Recorder()
+    seen = watcher()
     rica = RICA(6, random_state=0, tol=1e-3).set_callbacks(seen).fit(X)
     assert seen.names == ["iteration"] * rica.n_iter_ + ["fit"]
-    found = [objective(model, X) for model in seen.models[:-1]]
+    found = [objective(model, X) for model in seen.models]
     np.testing.assert_allclose(found, rica.objective_history_[1:], rtol=1e-8)
     assert len(seen.models[0].get_feature_names_out()) == 6
 
 
-def test_what_is_done_to_learned_arrays_does_not_reach_the_fit(mixed):
-    class Vandal(Recorder):
+def test_what_is_done_to_learned_arrays_does_not_reach_the_fit(mixed, watcher):
+    class Vandal(watcher):
         def on_fit_task_end(self, estimator, context, *, fitted_estimator=None):
             if context.task_name == "iteration":
                 fitted_estimator.components_ *= -3
@@ -402,8 +379,8 @@ def test_what_is_done_to_learned_arrays_does_not_reach_the_fit(mixed):
     np.testing.assert_allclose(left.mean_, X.mean(axis=0), atol=1e-10)
 
 
-def test_early_stopping_warns_of_nothing(mixed):
-    rica = RICA(random_state=0).set_callbacks(Recorder(stop_after=3)).fit(mixed[0])
+def test_early_stopping_warns_of_nothing(mixed, watcher):
+    rica = RICA(random_state=0).set_callbacks(watcher(stop_after=3)).fit(mixed[0])
     assert rica.n_iter_ == 3
 
 

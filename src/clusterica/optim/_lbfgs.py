@@ -20,7 +20,7 @@ from clusterica.optim._two_loops import two_loops
 _SUFFICIENT = 1e-4  # share of the promised decrease that a move must keep (Armijo)
 _MOST_TRIALS = 12
 _BLIND = (
-    0.1  # longest move, in units of the size of the parameters, where nothing tells how far to go
+    0.1  # longest move where nothing tells how far to go, in units of the size of the parameters
 )
 _COARSE = 8  # by which such a move is shortened, and may grow
 _TINY = np.finfo(float).tiny
@@ -125,8 +125,9 @@ class LBFGS:
         if product > 0 and self.memory > 0:
             moves = (*moves, (move, bend, 1 / product))[-self.memory :]
         # The length of a first move is arbitrary, so that a short one does not tell that this is the end.
-        change = np.inf if blind else _squared_length(move) / max(self.size(params), _TINY)
-        return Step(Position(params, there, moves, share, _length(move)), there.objective, change)
+        squared = _squared_length(move)
+        change = np.inf if blind else squared / max(self.size(params), _TINY)
+        return Step(Position(params, there, moves, share, squared**0.5), there.objective, change)
 
     def _from_memory(self, old: Position) -> tuple[Any, Evaluation, Array, float] | None:
         """Search along the direction of L-BFGS, if it leads down."""
