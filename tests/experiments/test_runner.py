@@ -1,14 +1,18 @@
 """A run writes its numbers, settings and pictures, and passes on who watches it."""
 
 import json
+import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import clusterica
-from clusterica.experiments import Context, Picture, Result, experiment, run
+from clusterica.experiments import Check, Context, Picture, Result, experiment, run
 from clusterica.experiments import _registry as registry
+from clusterica.experiments._provenance import source_commit
 
 pytest.importorskip("matplotlib")
 
@@ -28,7 +32,8 @@ def toy(monkeypatch):
     """Register an experiment; what it was told ends in the returned list."""
     from matplotlib.figure import Figure
 
-    monkeypatch.setattr(registry, "_registered", {})
+    registry.available()  # imports them all, once and for all
+    monkeypatch.setattr(registry, "_registered", dict(registry._registered))
     told = []
 
     @experiment("T0-toy", title="A toy", paper="nowhere", claim="1 < 2")
@@ -41,6 +46,7 @@ def toy(monkeypatch):
             rows=[("sum", np.float64(sum(items)))],
             values={"items": np.array(items), "size": ctx.choose(full=100, quick=10)},
             settings={"n": 2},
+            checks=(Check("1 < 2", True, "1 and 2"),),
             pictures=(
                 Picture(Figure(), "first", "nothing"),
                 Picture(Figure(), "second", "nothing", "more"),
@@ -53,25 +59,52 @@ def toy(monkeypatch):
 def test_files(toy, tmp_path):
     outcome = run("t0-TOY", quick=True, output=tmp_path / "new", seed=5)
     record = json.loads((tmp_path / "new" / "T0-toy.json").read_text(encoding="utf-8"))
-    assert record.pop("seconds") == pytest.approx(outcome.seconds, abs=1e-3)
+    made = record.pop("made")
+    assert made["seconds"] == pytest.approx(outcome.seconds, abs=1e-3)
+    assert made["seed"] == 5
+    assert made["versions"]["clusterica"] == clusterica.__version__
+    assert made["versions"]["numpy"] == np.__version__
+    assert datetime.now(UTC) - datetime.fromisoformat(made["started"]) < timedelta(minutes=10)
+    assert made["device"]
     assert record == {
         "name": "T0-toy",
         "title": "A toy",
         "paper": "nowhere",
         "claim": "1 < 2",
-        "version": clusterica.__version__,
-        "seed": 5,
         "quick": True,
         "settings": {"n": 2},
         "values": {"items": [1, 2], "size": 10},
         "columns": ["what", "ours"],
         "rows": [["sum", 3.0]],
+        "checks": [{"claim": "1 < 2", "holds": True, "found": "1 and 2"}],
         "note": "",
         "pictures": ["T0-toy.png", "T0-toy-more.png"],
+        "parts": {},
     }
     for path in outcome.picture_paths:
         assert path.read_bytes().startswith(b"\x89PNG")
     assert [path.name for path in outcome.picture_paths] == record["pictures"]
+
+
+def test_commit_is_that_of_the_checkout():
+    folder = Path(clusterica.__file__).parent
+    command = ["git", "-C", str(folder), "rev-parse", "HEAD"]
+    asked = subprocess.run(command, capture_output=True, text=True)
+    if asked.returncode:
+        pytest.skip("not a checkout")
+    commit, changed = source_commit()
+    assert commit == asked.stdout.strip()
+    assert isinstance(changed, bool)
+
+
+def test_commit_without_git(monkeypatch):
+    """An installed package knows the commit from a file of the wheel, or says that it does not know it."""
+
+    def missing(*args, **kwargs):
+        raise FileNotFoundError("git")
+
+    monkeypatch.setattr(subprocess, "run", missing)
+    assert source_commit() == (None, None)
 
 
 def test_watchers_reach_the_experiment(toy, tmp_path):

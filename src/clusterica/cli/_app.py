@@ -54,6 +54,8 @@ def reproduce(
     seed: Annotated[int, SEED] = 0,
     data: Path | None = None,
     device: str | None = None,
+    rows: list[str] | None = None,
+    fresh: Annotated[bool, SWITCH] = False,
 ) -> None:
     """Repeat a figure or table of the papers and set the paper's word beside the result.
 
@@ -75,6 +77,11 @@ def reproduce(
         for experiments on real images; --list says which take it.
     device
         Torch device to work on, such as cuda; --list says which experiments take it.
+    rows
+        Row of a long table to compute, such as --rows RICA --rows KICA. Each row is kept in the folder
+        as soon as it is done; the table is written when all are there. By default all that are missing.
+    fresh
+        Compute again what is in the folder already.
     """
     from clusterica.cli._reproduce import list_experiments, run_one
 
@@ -83,7 +90,16 @@ def reproduce(
     elif name is None:
         stop("Say which experiment to run: clusterica reproduce NAME, or --list for all.", code=2)
     else:
-        run_one(name, quick=quick, output=output, seed=seed, data=data, device=device)
+        run_one(
+            name,
+            quick=quick,
+            output=output,
+            seed=seed,
+            data=data,
+            device=device,
+            rows=tuple(rows or ()),
+            fresh=fresh,
+        )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

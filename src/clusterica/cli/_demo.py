@@ -51,6 +51,8 @@ def _add_section(page: Page, outcome: Outcome) -> None:
     for picture, path in zip(result.pictures, outcome.picture_paths, strict=True):
         page.add_figure(path, picture.caption, alt=picture.alt)
     page.add_table(result.rows, result.columns)
+    for check in result.checks:
+        page.add_text(str(check))
     page.add_text(result.note)
     page.add_text(f"Measured in {outcome.seconds:.1f} seconds. To run it again:")
     page.add_code(f"clusterica reproduce {experiment.name}{' --quick' if outcome.quick else ''}")

@@ -21,11 +21,19 @@ def list_experiments() -> None:
 
 
 def run_one(
-    name: str, *, quick: bool, output: Path, seed: int, data: Path | None, device: str | None
+    name: str,
+    *,
+    quick: bool,
+    output: Path,
+    seed: int,
+    data: Path | None,
+    device: str | None,
+    rows: tuple[str, ...],
+    fresh: bool,
 ) -> None:
     """Run one experiment, print its table and where its files are."""
     console = Console(highlight=False)
-    experiment = ready(name, output=output, data=data, device=device)
+    experiment = ready(name, output=output, data=data, device=device, rows=rows)
     outcome = run_watched(
         experiment,
         console=console,
@@ -34,9 +42,13 @@ def run_one(
         seed=seed,
         data=data,
         device=device,
+        rows=rows,
+        fresh=fresh,
     )
     console.print(f"\n{experiment.paper}\n{experiment.claim}\n", markup=False)
     show_table(console, outcome.result.rows, outcome.result.columns)
+    for check in outcome.result.checks:
+        console.print(str(check), markup=False)
     console.print(f"{outcome.result.note}\n", style="dim", markup=False)
     if quick:
         console.print(

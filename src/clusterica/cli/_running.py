@@ -14,18 +14,23 @@ from rich.progress import track
 from clusterica.arrays._rows import on_torch_device
 from clusterica.cli._console import stop
 from clusterica.display import check_matplotlib
-from clusterica.experiments import Experiment, Outcome, find, run
+from clusterica.experiments import Experiment, IncompleteError, Outcome, find, run
 
 
 def ready(
-    name: str, *, output: Path, data: Path | None = None, device: str | None = None
+    name: str,
+    *,
+    output: Path,
+    data: Path | None = None,
+    device: str | None = None,
+    rows: tuple[str, ...] = (),
 ) -> Experiment:
     """Find an experiment, try its options and make its folder, or stop with what is amiss."""
     try:
         experiment = find(name)
     except LookupError as error:
         stop(str(error), code=2)
-    for option, value in (("data", data), ("device", device)):
+    for option, value in (("data", data), ("device", device), ("rows", rows or None)):
         if value is not None and option not in experiment.options:
             stop(f"{experiment.name} does not use --{option}; leave it out.", code=2)
     try:
@@ -53,6 +58,8 @@ def run_watched(
     seed: int = 0,
     data: Path | None = None,
     device: str | None = None,
+    rows: tuple[str, ...] = (),
+    fresh: bool = False,
 ) -> Outcome:
     """Run an experiment and say how long it took."""
     console.print(f"[bold]{experiment.name}[/]  {experiment.title}")
@@ -75,7 +82,12 @@ def run_watched(
             progress=progress,
             data=data,
             device=device,
+            rows=rows,
+            fresh=fresh,
         )
+    except IncompleteError as progress_so_far:
+        console.print(str(progress_so_far), markup=False)
+        raise SystemExit(0) from None
     except OSError as error:
         where = " Official files are looked for in the folder of --data." if data is None else ""
         stop(f"{experiment.name} stopped: {error}{where}")

@@ -1,13 +1,16 @@
 """The papers' tables and figures, one module each: what was printed and what this library gives."""
 
 from clusterica.experiments._context import Context
+from clusterica.experiments._parts import IncompleteError
 from clusterica.experiments._registry import Experiment, available, experiment, find
-from clusterica.experiments._result import Picture, Result
+from clusterica.experiments._result import Check, Picture, Result
 from clusterica.experiments._runner import Outcome, run
 
 __all__ = [
+    "Check",
     "Context",
     "Experiment",
+    "IncompleteError",
     "Outcome",
     "Picture",
     "Result",

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 # Returns the items one by one while it shows how many are done, under a description.
 Progress = Callable[[Collection[Any], str], Iterable[Any]]
+
+
+class Store(Protocol):
+    """Keeps the parts of a long experiment; see ``_parts.PartStore``."""
+
+    def compute(
+        self, name: str, job: Callable[[], Any], settings: Mapping[str, Any], *, always: bool
+    ) -> None:
+        """Compute a part and keep it, unless it is there or not asked for."""
+
+    def values(self, names: Collection[str]) -> dict[str, Any]:
+        """Return the values of parts, or raise an error if some are missing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +44,8 @@ class Context:
         Folder with the official files of data sets, for experiments on real images.
     device : str, default=None
         Torch device to put images on, such as "cuda"; None works on NumPy arrays.
+    store : Store, default=None
+        Where parts of a long experiment are kept; None keeps none.
     """
 
     quick: bool = False
@@ -41,6 +55,7 @@ class Context:
     progress: Progress | None = None
     data: Path | None = None
     device: str | None = None
+    store: Store | None = None
 
     def choose(self, *, full: T, quick: T) -> T:
         """Return the setting for a full or a quick run.
@@ -88,3 +103,42 @@ class Context:
             The items.
         """
         return items if self.progress is None else self.progress(items, description)
+
+    def parts(
+        self,
+        settings: Mapping[str, Any],
+        jobs: Mapping[str, Callable[[], Any]],
+        *,
+        always: bool = False,
+        description: str = "Rows",
+    ) -> dict[str, Any]:
+        """Compute the parts of a long experiment, or take those that an earlier run has left.
+
+        Parameters
+        ----------
+        settings : mapping
+            What all parts depend on, ready for JSON. A part that is there must come from the same ones.
+        jobs : mapping of str to callable
+            The parts by name, such as the rows of a table: each returns what goes into JSON.
+        always : bool, default=False
+            Whether the parts are needed by all others, and so are computed whatever rows are asked for.
+        description : str, default="Rows"
+            What the parts are, for the progress bar.
+
+        Returns
+        -------
+        dict
+            The value of every part, as JSON gives it back.
+
+        Raises
+        ------
+        IncompleteError
+            After the work, if parts are missing that this run was not asked for.
+        """
+        settings = {**settings, "seed": self.seed, "quick": self.quick}
+        names = list(jobs)
+        if self.store is None:
+            return {name: jobs[name]() for name in self.track(names, description)}
+        for name in self.track(names, description):
+            self.store.compute(name, jobs[name], settings, always=always)
+        return self.store.values(names)

@@ -18,7 +18,7 @@ from clusterica.experiments._p4_notes import (
 )
 from clusterica.experiments._p4_stl import FoldScores, folds_note, score_cell, score_folds
 from clusterica.experiments._panels import side_by_side
-from clusterica.experiments._recognition import Constants, device_name, stl10
+from clusterica.experiments._recognition import Constants, stl10
 from clusterica.experiments._result import Picture, Result
 
 NOTE = (
@@ -112,7 +112,7 @@ def sweep(
             },
             "median k": similar,
         },
-        settings={"data": data, **sizes._asdict(), "device": device_name(ctx)},
+        settings={"data": data, **sizes._asdict()},
         pictures=(_picture(places, scores, axis, data),),
         note=" ".join(
             (

@@ -297,16 +297,6 @@ def rows_of(X: Any, indices: np.ndarray) -> Any:
     return xp.take(X, xp.asarray(indices, device=X.device), axis=0)
 
 
-def device_name(ctx: Context) -> str:
-    """Return what the run works on, for its settings: the name of the GPU, or "cpu"."""
-    if ctx.device is None:
-        return "cpu"
-    import torch
-
-    device = torch.device(ctx.device)
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else str(device)
-
-
 def percent(accuracies: Sequence[float]) -> str:
     """Return the mean accuracy, with its deviation over folds if there are several, in percent."""
     mean = 100 * float(np.mean(accuracies))

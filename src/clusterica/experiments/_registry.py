@@ -33,7 +33,7 @@ class Experiment(NamedTuple):
     draws: bool = True
     """Whether it makes pictures, and so needs matplotlib."""
     options: tuple[str, ...] = ()
-    """Which of "data" and "device" it reads."""
+    """Which of "data", "device" and "rows" it takes."""
 
 
 def experiment(
@@ -60,7 +60,7 @@ def experiment(
     draws : bool, default=True
         Whether it makes pictures, and so needs matplotlib.
     options : tuple of str, default=()
-        Which of "data" and "device" it reads.
+        Which of "data", "device" and "rows" (a long table, computed row by row) it takes.
 
     Returns
     -------

@@ -19,6 +19,20 @@ class Picture(NamedTuple):
     """What sets its file apart; the first picture of an experiment needs none."""
 
 
+class Check(NamedTuple):
+    """One thing that the paper says, and whether it holds in this run. The experiment's code decides."""
+
+    claim: str
+    """What the paper says, as a clause that can be true or false."""
+    holds: bool
+    """Whether the run agrees."""
+    found: str
+    """The numbers of the run that decide it."""
+
+    def __str__(self) -> str:
+        return f"{'Holds' if self.holds else 'Does not hold'}: {self.claim} ({self.found})."
+
+
 class Result(NamedTuple):
     """What one run measured."""
 
@@ -34,3 +48,5 @@ class Result(NamedTuple):
     """Pictures, the main one first."""
     note: str = ""
     """How to read the table and where the run departs from the paper."""
+    checks: Sequence[Check] = ()
+    """Whether each claim of the paper holds in this run."""

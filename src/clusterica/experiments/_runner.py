@@ -1,17 +1,18 @@
-"""Run an experiment and write NAME.json, with its numbers and settings, and NAME.png."""
+"""Run an experiment and write NAME.json, with its numbers, settings and provenance, and NAME.png."""
 
 from __future__ import annotations
 
-import json
 import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from clusterica import __version__
 from clusterica.display import check_matplotlib
 from clusterica.experiments._context import Context, Progress
+from clusterica.experiments._parts import PartStore, write_json
+from clusterica.experiments._provenance import provenance
 from clusterica.experiments._registry import Experiment, find
 from clusterica.experiments._result import Picture, Result
 from clusterica.report import png_bytes
@@ -27,7 +28,7 @@ class Outcome(NamedTuple):
     quick: bool
     """Whether it was the quick version."""
     seconds: float
-    """How long it took, the writing of files aside."""
+    """How long this run took, the writing of files aside. Parts that were there took none of it."""
     json_path: Path
     """File with the numbers."""
     picture_paths: tuple[Path, ...]
@@ -44,6 +45,8 @@ def run(
     progress: Progress | None = None,
     data: str | Path | None = None,
     device: str | None = None,
+    rows: tuple[str, ...] = (),
+    fresh: bool = False,
 ) -> Outcome:
     """Run one experiment and write its files.
 
@@ -65,12 +68,23 @@ def run(
         Folder with the official files of data sets, for experiments on real images.
     device : str, default=None
         Torch device to put images on, such as "cuda"; None works on NumPy arrays.
+    rows : tuple of str, default=()
+        Rows of a long table to compute; empty computes all that are not in the folder yet.
+    fresh : bool, default=False
+        Whether to compute rows again that are there already.
 
     Returns
     -------
     Outcome
+
+    Raises
+    ------
+    IncompleteError
+        If ``rows`` left out rows that are not in the folder yet. What was computed is kept there.
     """
     chosen = find(name)
+    if rows and "rows" not in chosen.options:
+        raise ValueError(f"{chosen.name} is not computed row by row; leave rows out")
     if chosen.draws:
         check_matplotlib(f"Experiment {chosen.name}")  # before the work, not after it
     folder = Path(output).absolute()
@@ -84,9 +98,12 @@ def run(
         data=None if data is None else Path(data),
         device=device,
     )
+    stamp = partial(_stamp, context)
+    store = PartStore(chosen.name, folder, stamp, tuple(rows), fresh)
 
-    start = time.perf_counter()
-    result = chosen.run(context)
+    started, start = datetime.now(UTC), time.perf_counter()
+    result = chosen.run(replace(context, store=store))
+    store.check_rows()
     seconds = time.perf_counter() - start
 
     pictures = tuple(_write_picture(picture, chosen.name, folder) for picture in result.pictures)
@@ -95,21 +112,25 @@ def run(
         "title": chosen.title,
         "paper": chosen.paper,
         "claim": chosen.claim,
-        "version": __version__,
-        "seed": seed,
         "quick": quick,
-        "seconds": round(seconds, 3),
+        "made": stamp(started, seconds),
         "settings": dict(result.settings),
         "values": dict(result.values),
         "columns": list(result.columns),
         "rows": [list(row) for row in result.rows],
+        "checks": [check._asdict() for check in result.checks],
         "note": result.note,
         "pictures": [path.name for path in pictures],
+        "parts": store.join(),
     }
     json_path = folder / f"{chosen.name}.json"
-    text = json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False, default=_plain)
-    json_path.write_text(text + "\n", encoding="utf-8")
+    write_json(json_path, record)
+    store.clean()
     return Outcome(chosen, result, quick, seconds, json_path, pictures)
+
+
+def _stamp(ctx: Context, started: datetime, seconds: float) -> dict[str, Any]:
+    return provenance(ctx, started=started, seconds=seconds)
 
 
 def _write_picture(picture: Picture, name: str, folder: Path) -> Path:
@@ -117,10 +138,3 @@ def _write_picture(picture: Picture, name: str, folder: Path) -> Path:
     path = folder / (f"{name}-{picture.name}.png" if picture.name else f"{name}.png")
     path.write_bytes(png_bytes(picture.figure))
     return path
-
-
-def _plain(value: Any) -> Any:
-    """Turn NumPy numbers and arrays into what JSON knows."""
-    if isinstance(value, np.generic | np.ndarray):
-        return value.tolist()
-    raise TypeError(f"{type(value).__name__} does not go into JSON; give plain numbers and text.")

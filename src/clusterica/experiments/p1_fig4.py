@@ -19,7 +19,6 @@ from clusterica.experiments._p1_patches import PatchSource
 from clusterica.experiments._p1_sparse_coding import learn_sparse_code
 from clusterica.experiments._p1_tools import draw_tiles, place
 from clusterica.experiments._panels import side_by_side
-from clusterica.experiments._recognition import device_name
 from clusterica.experiments._registry import experiment
 from clusterica.experiments._result import Picture, Result
 from clusterica.preprocessing import ContrastNormalizer, Whitener
@@ -71,7 +70,6 @@ def run(ctx: Context) -> Result:
     on_gpu = ctx.device is not None and ctx.device.startswith("cuda")
     settings: dict[str, Any] = {
         "data": source.name,
-        "device": device_name(ctx),
         "patch_size": ctx.choose(full=16, quick=8),
         "n_patches": ctx.choose(full=100_000, quick=10_000),
         "n_fresh": ctx.choose(full=20_000, quick=5_000),

@@ -17,7 +17,6 @@ from clusterica.experiments._panels import side_by_side
 from clusterica.experiments._recognition import (
     Labeled,
     cifar10,
-    device_name,
     label_subsets,
     percent,
     rows_of,
@@ -82,7 +81,7 @@ def run(ctx: Context) -> Result:
             for n, *pair in zip(sizes.labels_per_class, *curves.values(), strict=True)
         ],
         values={"accuracies": curves, "validation by alpha": tuned},
-        settings={"data": split.name, **sizes._asdict(), "device": device_name(ctx)},
+        settings={"data": split.name, **sizes._asdict()},
         pictures=(_picture(sizes.labels_per_class, curves, split.name),),
         note=NOTE,
     )

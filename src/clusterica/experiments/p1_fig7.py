@@ -15,7 +15,6 @@ from clusterica.experiments._context import Context
 from clusterica.experiments._measures import excess_kurtosis
 from clusterica.experiments._p1_patches import PatchSource
 from clusterica.experiments._p1_tools import GAP, draw_tiles, panel_grid, place
-from clusterica.experiments._recognition import device_name
 from clusterica.experiments._registry import experiment
 from clusterica.experiments._result import Picture, Result
 from clusterica.preprocessing import ContrastNormalizer, Whitener
@@ -61,7 +60,6 @@ def run(ctx: Context) -> Result:
     source = PatchSource(ctx, color=True)
     settings: dict[str, Any] = {
         "data": source.name,
-        "device": device_name(ctx),
         "patch_size": ctx.choose(full=10, quick=6),
         "n_samples": ctx.choose(full=200_000, quick=20_000),
         "n_few": ctx.choose(full=10_000, quick=1_000),

@@ -13,7 +13,6 @@ from clusterica.experiments._recognition import (
     Outcome,
     choose_constants,
     cifar10,
-    device_name,
     evaluate,
     percent,
     smaller,
@@ -74,7 +73,6 @@ def run(ctx: Context) -> Result:
         "n_patches": ctx.choose(full=400_000, quick=20_000),
         "n_train": len(split.train.labels),
         "n_test": len(split.test.labels),
-        "device": device_name(ctx),
         "methods": [method.name for method in methods],
     }
 

@@ -16,7 +16,6 @@ from clusterica.experiments._recognition import (
     a_fifth,
     choose_constants,
     cifar10,
-    device_name,
     encode_training,
     label_subsets,
     percent,
@@ -88,7 +87,6 @@ def run(ctx: Context) -> Result:
         "n_patches": ctx.choose(full=400_000, quick=20_000),
         "labels_per_class": ctx.choose(full=400, quick=20),
         "n_draws": ctx.choose(full=10, quick=3),
-        "device": device_name(ctx),
     }
     draws = label_subsets(
         split.train.labels, settings["labels_per_class"], settings["n_draws"], ctx.seed

@@ -10,7 +10,6 @@ from clusterica.arrays import to_host
 from clusterica.experiments._context import Context
 from clusterica.experiments._recognition import (
     POOLINGS,
-    device_name,
     percent,
     rows_of,
     save_classifier,
@@ -62,7 +61,6 @@ def run(ctx: Context) -> Result:
         "patch_size": ctx.choose(full=8, quick=4) if ctx.data is not None or not ctx.quick else 4,
         "n_patches": ctx.choose(full=400_000, quick=20_000),
         "tried": ctx.choose(full=TRIED, quick=TRIED[::3]),
-        "device": device_name(ctx),
     }
     tried = []
     for contrast, pooling in settings["tried"]:

@@ -25,7 +25,6 @@ from clusterica.experiments._p4_notes import median_similarities, methods_note
 from clusterica.experiments._recognition import (
     Constants,
     choose_constants,
-    device_name,
 )
 from clusterica.experiments._registry import experiment
 from clusterica.experiments._result import Result
@@ -167,7 +166,6 @@ def run(ctx: Context) -> Result:
             "data": grey.name,
             "images": RESIZED.format(side=sizes.longest_side),
             **sizes._asdict(),
-            "device": device_name(ctx),
         },
         note=table_note(values, sizes._asdict()),
     )

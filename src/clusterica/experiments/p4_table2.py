@@ -29,7 +29,6 @@ from clusterica.experiments._recognition import (
     Split,
     choose_constants,
     cifar10,
-    device_name,
     evaluate,
     evaluate_committee,
     percent,
@@ -134,7 +133,7 @@ def run(ctx: Context) -> Result:
         columns=(*first_columns(split.name), "Dead (%)", "Which", "Several sizes, mirrored (%)"),
         rows=table_rows(values),
         values=values,
-        settings={"data": split.name, **sizes._asdict(), "device": device_name(ctx)},
+        settings={"data": split.name, **sizes._asdict()},
         note=table_note(values, sizes._asdict()),
     )
 

@@ -30,7 +30,7 @@ from clusterica.experiments._p4_notes import (
     similarity_note,
 )
 from clusterica.experiments._p4_stl import FoldScores, folds_note, score_folds
-from clusterica.experiments._recognition import POOLINGS, Constants, device_name, percent, stl10
+from clusterica.experiments._recognition import POOLINGS, Constants, percent, stl10
 from clusterica.experiments._registry import experiment
 from clusterica.experiments._result import Result
 from clusterica.images import ImageFeatures
@@ -133,7 +133,7 @@ def run(ctx: Context) -> Result:
         columns=(*first_columns(data), "Dead (%), in the first fold", "Which, in the first fold"),
         rows=table_rows(values),
         values=values,
-        settings={"data": data, **sizes._asdict(), "device": device_name(ctx)},
+        settings={"data": data, **sizes._asdict()},
         note=f"{table_note(values, sizes._asdict())} {folds_note(train, folds)}",
     )
 

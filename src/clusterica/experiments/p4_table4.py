@@ -11,7 +11,7 @@ from clusterica.experiments._context import Context
 from clusterica.experiments._p4_methods import SUPERVISED, Setting, make_features
 from clusterica.experiments._p4_notes import median_similarities, order_note, pairs_kept
 from clusterica.experiments._p4_stl import FoldScores, folds_note, score_cell, score_folds
-from clusterica.experiments._recognition import Constants, device_name, stl10
+from clusterica.experiments._recognition import Constants, stl10
 from clusterica.experiments._registry import experiment
 from clusterica.experiments._result import Result
 
@@ -95,7 +95,7 @@ def run(ctx: Context) -> Result:
         columns=("Kernel", "Paper (%)", "Median k", *(f"{label}, {data} (%)" for label in COLUMNS)),
         rows=table_rows(values),
         values=values,
-        settings={"data": data, **told, "device": device_name(ctx)},
+        settings={"data": data, **told},
         note=f"{table_note(values, told)} {folds_note(train, folds[:n_folds])}",
     )
 

@@ -1,0 +1,111 @@
+"""Long experiments are computed in parts, which are kept, checked and joined by the code."""
+
+import json
+
+import pytest
+
+from clusterica.experiments import IncompleteError, Result, experiment, run
+from clusterica.experiments import _registry as registry
+
+
+@pytest.fixture
+def table(monkeypatch):
+    """Register a table of two rows and a part that both need; what was computed ends in the list."""
+    registry.available()  # imports them all, once and for all
+    monkeypatch.setattr(registry, "_registered", dict(registry._registered))
+    computed, settings = [], {"size": 3}
+
+    @experiment("T0-long", title="t", paper="p", claim="c", draws=False, options=("rows",))
+    def long(ctx):
+        def job(name, value):
+            computed.append(name)
+            return (value, ctx.seed)
+
+        shared = ctx.parts(settings, {"constant": lambda: job("constant", 1)}, always=True)
+        jobs = {n: lambda n=n: job(n, shared["constant"][0]) for n in ("a, 1", "b")}
+        found = ctx.parts(settings, jobs)
+        rows = [(name, str(value)) for name, value in found.items()]
+        return Result(columns=("row", "value"), rows=rows, values={}, settings=settings)
+
+    return computed, settings
+
+
+def test_all_rows_at_once(table, tmp_path):
+    outcome = run("T0-long", output=tmp_path)
+    assert table[0] == ["constant", "a, 1", "b"]
+    record = json.loads(outcome.json_path.read_text())
+    assert record["rows"] == [["a, 1", "[1, 0]"], ["b", "[1, 0]"]]
+    assert list(record["parts"]) == ["constant", "a, 1", "b"]
+    part = record["parts"]["b"]
+    assert part["value"] == [1, 0]
+    assert part["settings"] == {"size": 3, "seed": 0, "quick": False}
+    assert {"commit", "versions", "device", "started", "seconds"} <= set(part["made"])
+    assert [path.name for path in tmp_path.iterdir()] == ["T0-long.json"]
+
+
+def test_rows_one_by_one_make_the_same_file(table, tmp_path):
+    with pytest.raises(IncompleteError, match=r"1 of 2 parts are done. Missing: a, 1\."):
+        run("T0-long", output=tmp_path / "steps", rows=("b",))
+    assert not (tmp_path / "steps" / "T0-long.json").exists()
+    in_steps = run("T0-long", output=tmp_path / "steps", rows=("a, 1",))
+    assert table[0] == ["constant", "b", "a, 1"]
+    at_once = run("T0-long", output=tmp_path / "once")
+    steps, once = (json.loads(o.json_path.read_text()) for o in (in_steps, at_once))
+    for record in (steps, once):
+        for made in (record, *record["parts"].values()):
+            del made["made"]
+    assert steps == once
+
+
+def test_a_finished_file_is_kept_and_refreshed_on_request(table, tmp_path):
+    run("T0-long", output=tmp_path)
+    table[0].clear()
+    run("T0-long", output=tmp_path)
+    assert table[0] == []
+    run("T0-long", output=tmp_path, rows=("b",), fresh=True)
+    assert table[0] == ["b"]
+    run("T0-long", output=tmp_path, fresh=True)
+    assert table[0] == ["b", "constant", "a, 1", "b"]
+
+
+def test_other_settings_are_refused(table, tmp_path):
+    run("T0-long", output=tmp_path)
+    before = (tmp_path / "T0-long.json").read_text()
+    with pytest.raises(ValueError, match=r"seed is 0 there and 1 here.*--fresh"):
+        run("T0-long", output=tmp_path, seed=1)
+    table[1]["size"] = 4
+    with pytest.raises(ValueError, match="size is 3 there and 4 here"):
+        run("T0-long", output=tmp_path, rows=("b",))
+    assert (tmp_path / "T0-long.json").read_text() == before
+
+
+def test_a_stopped_run_goes_on_where_it_was(table, tmp_path, monkeypatch):
+    run("T0-long", output=tmp_path / "other")
+    table[0].clear()
+
+    class Stop(Exception):
+        pass
+
+    def stop_after_one(items, description):
+        for i, item in enumerate(items):
+            if i == 1:
+                raise Stop
+            yield item
+
+    with pytest.raises(Stop):
+        run("T0-long", output=tmp_path, progress=stop_after_one)
+    assert table[0] == ["constant", "a, 1"]
+    run("T0-long", output=tmp_path)
+    assert table[0] == ["constant", "a, 1", "b"]
+
+
+def test_rows_that_are_not_there(table, tmp_path):
+    with pytest.raises(ValueError, match="has no row 'c'; --rows takes: constant; a, 1; b"):
+        run("T0-long", output=tmp_path, rows=("c",))
+
+    @experiment("T1-short", title="t", paper="p", claim="c", draws=False)
+    def short(ctx):
+        return Result(columns=(), rows=(), values={}, settings={})
+
+    with pytest.raises(ValueError, match="not computed row by row"):
+        run("T1-short", output=tmp_path, rows=("c",))
