@@ -140,7 +140,7 @@ def test_reproduce(command, tmp_path):
     code, out, _ = command("reproduce", "p1-fig2", "--quick", "--output", "res", "--seed", "3")
     assert code == 0
     record = json.loads((tmp_path / "res" / "P1-fig2.json").read_text(encoding="utf-8"))
-    assert record["seed"] == 3
+    assert record["made"]["seed"] == 3
     assert record["quick"] is True
     for row in record["rows"]:
         assert row[0] in out

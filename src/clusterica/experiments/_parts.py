@@ -101,7 +101,7 @@ class PartStore:
         """Remove the files of the parts, once they are in the file of the experiment."""
         shutil.rmtree(self._parts_folder, ignore_errors=True)
 
-    def _keep(self, name: str, job: Callable[[], Any], settings: dict[str, Any]) -> None:
+    def _keep(self, name: str, job: Callable[[], Any], settings: Mapping[str, Any]) -> None:
         started, start = datetime.now(UTC), time.perf_counter()
         value = _through_json(job())
         made = self.stamp(started, time.perf_counter() - start)
