@@ -14,11 +14,12 @@ from clusterica.experiments._p4_methods import (
     make_features,
 )
 from clusterica.experiments._p4_notes import (
-    figures_note,
+    figures_check,
     median_similarities,
-    order_note,
+    order_check,
     similarity_note,
 )
+from clusterica.experiments._p4_sweep import always_better_check, best_place_check
 from clusterica.experiments._recognition import Constants, stl10
 from clusterica.experiments.p4_fig5 import _contrast
 from clusterica.ica import DiscriminativeRICA
@@ -40,7 +41,7 @@ def reproduced(tmp_path_factory):
 
 @pytest.mark.slow
 def test_table_1(reproduced):
-    values = reproduced("P4-table1").result.values
+    values = reproduced("P4-table1").parts
     assert values["RICA"]["best"]["accuracy"] > 0.8
     for name in ("K-means", *NAMES):
         found = values[name]
@@ -48,15 +49,18 @@ def test_table_1(reproduced):
         own_codes = "own codes" in found["best"]["setting"]
         assert ("several" in found) == (name not in SLOW or not own_codes)
     assert values["K-means"]["several"]["accuracy"] > 0.8
-    assert f"contrast {values['constants']['contrast']:g}, whitening " in "".join(
-        values["validation"]
-    )
+    constants = values["constants"]
+    best = f"contrast {constants['chosen']['contrast']:g}, whitening {constants['chosen']['whitening']:g}"
+    assert constants["validation"][best] == max(constants["validation"].values())
 
 
 @pytest.mark.slow
 def test_table_2(reproduced):
     outcome = reproduced("P4-table2")
-    values = outcome.result.values
+    values = outcome.parts
+    votes = values["vote"]["validation"]
+    sizes, mirrored = values["vote"]["chosen"]
+    assert votes[", ".join(map(str, sizes)) + " mirrored" * mirrored] == max(votes.values())
     triangle, hard = (values[f"K-means, {kind}"]["accuracy"] for kind in ("triangle", "hard"))
     assert triangle > hard > 0.8
     assert values["K-means, triangle, 4000"]["accuracy"] > 0.95
@@ -77,7 +81,8 @@ def test_table_3_saves_the_models_it_scored(reproduced, tmp_path, device):
     if device is not None:
         pytest.importorskip("torch")
         outcome = run("P4-table3", quick=True, output=tmp_path, device=device)
-    folder, scores = outcome.json_path.parent, outcome.result.values["scores"]
+    folder = outcome.json_path.parent
+    scores = {name: found for name, found in outcome.parts.items() if name != "median k"}
     assert np.mean(scores["K-means, triangle"]["accuracies"]) > 0.9
     for found in scores.values():  # of two candidates one is chosen, which may be the first
         for i, chosen in enumerate(found["chosen"]):
@@ -94,28 +99,29 @@ def test_table_3_saves_the_models_it_scored(reproduced, tmp_path, device):
 @pytest.mark.slow
 def test_table_4(reproduced):
     outcome = reproduced("P4-table4")
-    values = outcome.result.values
-    assert len(values["scores"]) == len(outcome.result.rows) == 6
-    for found in values["scores"].values():
+    values = dict(outcome.parts)
+    similar = values.pop("median k")
+    assert len(values) == len(outcome.result.rows) == 6
+    for found in values.values():
         assert len(found) == 4
         for scores in found.values():
             assert len(scores["accuracies"]) == 2
         assert min(found["kRICA, 30 steps"]["accuracies"]) > 0.8
         assert max(found["kRICA, 30 steps"]["dead"]) == 0
         assert min(found["d-kRICA, 2 steps"]["accuracies"]) > 0.8
-    assert values["median k"]["γ = 0.1"]["unit length"] > values["median k"]["γ = 3"]["unit length"]
+    assert similar["γ = 0.1"]["unit length"] > similar["γ = 3"]["unit length"]
 
 
 @pytest.mark.parametrize("name", ["P4-fig2", "P4-fig4"])
 def test_figures_over_a_setting(reproduced, name):
     outcome = reproduced(name)
-    curves = {k: v for k, v in outcome.result.values.items() if k != "median k"}
+    curves = {k: v for k, v in outcome.parts.items() if k != "median k"}
     for curve in curves.values():
         assert len(curve) == len(outcome.result.rows)
-        best = max(curve.values(), key=lambda scores: np.mean(scores["accuracies"]))
+        best = max(curve, key=lambda scores: np.mean(scores["accuracies"]))
         assert np.mean(best["accuracies"]) > 0.9
     printed = "".join(cell for row in outcome.result.rows for cell in row)
-    shares = [scores["dead"][:1] for curve in curves.values() for scores in curve.values()]
+    shares = [scores["dead"][:1] for curve in curves.values() for scores in curve]
     assert printed.count("% dead)") == sum(share[0] > 0 for share in shares if share)
     assert "Median k of two patches of unit length: 0.8" in outcome.result.note
     assert outcome.picture_paths[0].stat().st_size > 10_000
@@ -141,25 +147,36 @@ def test_block_contrast_by_hand():
 def test_whether_the_order_of_the_paper_holds():
     paper = {"a": "50", "b": "60", "c": "70", "d": ""}
     ours = {"a": 0.1, "b": 0.2, "c": 0.3, "d": 0.9}
-    assert order_note(paper, ours, "here") == (
-        "The paper's order holds here: d 90.0, c 30.0, b 20.0, a 10.0; 3 of 3 pairs of rows stand as in the "
-        "paper."
+    assert order_check(paper, ours, "Here") == (
+        "Here: the rows have the paper's order",
+        True,
+        "3 of 3 pairs of rows do: d 90.0, c 30.0, b 20.0, a 10.0",
     )
-    note = order_note(paper, ours | {"a": 0.25}, "here")
-    assert note.startswith(
-        "The paper's order does not hold here: d 90.0, c 30.0, a 25.0, b 20.0; 2 of 3"
-    )
+    broken = order_check(paper, ours | {"a": 0.25}, "Here")
+    assert not broken.holds
+    assert broken.found == "2 of 3 pairs of rows do: d 90.0, c 30.0, a 25.0, b 20.0"
 
 
 def test_which_figures_are_reached():
     paper = {"a": "50", "b": "60", "c": "70", "d": ""}
     ours = {"a": 0.49996, "b": 0.1, "c": 0.7, "d": 0.9}
-    assert figures_note(paper, ours, "here") == (
-        "The paper's figure is reached here by a, c; it is missed by b (10.0 of 60)."
+    assert str(figures_check(paper, ours, "Here")) == (
+        "Does not hold: Here: every figure of the paper is reached (reached by a, c; missed by b (10.0 of "
+        "60))."
     )
-    assert figures_note(paper, ours | {"b": 0.6}, "here") == (
-        "All figures of the paper are reached here."
-    )
+    assert figures_check(paper, ours | {"b": 0.6}, "Here").holds
+
+
+def test_claims_about_curves():
+    curves = {"a": {0.1: 50.0, 1.0: 60.0}, "b": {0.1: 40.0, 1.0: 61.0}}
+    assert best_place_check(curves, "a", "γ", 1.0).holds
+    wrong = best_place_check(curves, "a", "γ", 0.1)
+    assert not wrong.holds
+    assert wrong.found == "at 1, with 60.0 %; 50.0 at 0.1"
+    sometimes = always_better_check(curves, "a", ["b"], "γ")
+    assert not sometimes.holds
+    assert sometimes.found == "at 1 of 2: 0.1"
+    assert always_better_check({"a": {1.0: 2.0}, "b": {1.0: 1.0}}, "a", ["b"], "γ").holds
 
 
 def test_median_similarity_of_patches():

@@ -198,9 +198,9 @@ def most_dead(members: Sequence[ImageFeatures]) -> float | None:
     return max(shares, default=None)
 
 
-def percent_dead(share: float | None) -> str:
-    """Return a share of dead basis vectors for a table; empty where a method does not count them."""
-    return "" if share is None else f"{100 * share:.0f}"
+def accuracy_cell(accuracies: Sequence[float], dead: float | None) -> str:
+    """Return accuracies for a table, with the share of dead basis vectors where there are any."""
+    return percent(accuracies) + (f" ({100 * dead:.0f} % dead)" if dead else "")
 
 
 def first_columns(data: str) -> tuple[str, ...]:
@@ -209,25 +209,18 @@ def first_columns(data: str) -> tuple[str, ...]:
         "Method",
         "Paper (%)",
         f"Ours, {data}, the paper's settings (%)",
-        "Dead (%)",
         "Settings by validation (%)",
     )
 
 
 def cells(found: dict[str, Any]) -> tuple[str, ...]:
-    """Return what a table prints of a method: with the paper's settings, with the best, with all we know.
+    """Return what a table prints of a method: the paper's settings, the best ones, several features.
 
     The first of them belong to `first_columns`, after the method and the paper's figure.
     """
-    several = found.get("several")
-    together = "" if several is None else percent([several["accuracy"]])
-    if several is not None and several["dead"] is not None:
-        together += f" ({percent_dead(several['dead'])} % dead)"
-    return (
-        percent([found["paper"]["accuracy"]]),
-        percent_dead(found["paper"]["dead"]),
-        percent([found["best"]["accuracy"]]),
-        percent_dead(found["best"]["dead"]),
-        found["best"]["setting"],
-        together,
+    scores = [found.get(key) for key in ("paper", "best", "several")]
+    paper, best, several = (
+        "" if score is None else accuracy_cell([score["accuracy"]], score["dead"])
+        for score in scores
     )
+    return paper, best, found["best"]["setting"], several

@@ -9,16 +9,16 @@ import numpy as np
 
 from clusterica.arrays import to_host
 from clusterica.experiments._context import Context
-from clusterica.experiments._p4_methods import few_steps, share_dead
-from clusterica.experiments._recognition import Labeled, percent, rows_of, save_classifier
+from clusterica.experiments._p4_methods import accuracy_cell, few_steps, share_dead
+from clusterica.experiments._recognition import Labeled, rows_of, save_classifier
 from clusterica.images import ImageFeatures
 from clusterica.linear import LinearSVC
 
 FOLDS_NOTE = (
-    "Each head is trained on the {n_fold:,} images of a fold, with C chosen on parts of them, and scored on "
-    "the {n_outside:,} training images outside it, for {n_folds} folds; the paper scored the test images. "
-    "Filters are learned from all training images without labels, and those of supervised methods from the "
-    "images of the fold."
+    "Each classifier is trained on the {n_fold:,} images of a fold, with C chosen on parts of them, and "
+    "scored on the {n_outside:,} training images outside it, for {n_folds} folds; the paper scored the test "
+    "images. Filters are learned from all training images without labels, and those of supervised methods "
+    "from the images of the fold."
 )
 
 
@@ -39,8 +39,7 @@ class FoldScores(NamedTuple):
 
 def score_cell(scores: FoldScores) -> str:
     """Return accuracies for a table, with the share of dead basis vectors where there are any."""
-    dead = f" ({100 * scores.dead[0]:.0f} % dead)" if scores.dead and scores.dead[0] > 0 else ""
-    return percent(scores.accuracies) + dead
+    return accuracy_cell(scores.accuracies, scores.dead[0] if scores.dead else None)
 
 
 def folds_note(train: Labeled, folds: Sequence[np.ndarray]) -> str:

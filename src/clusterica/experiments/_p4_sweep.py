@@ -1,8 +1,8 @@
-"""Accuracy on STL-10 over one setting of several methods: what figures 1 to 4 of P4 show."""
+"""Accuracy on STL-10 over one setting of several methods: what figures 1 to 4 of Xiao, Zhu & Zhao show."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from clusterica.experiments._p4_notes import (
 from clusterica.experiments._p4_stl import FoldScores, folds_note, score_cell, score_folds
 from clusterica.experiments._panels import side_by_side
 from clusterica.experiments._recognition import Constants, stl10
-from clusterica.experiments._result import Picture, Result
+from clusterica.experiments._result import Check, Picture, Result
 
 NOTE = (
     "{n_patches:,} patches, {n_filters} filters where their number is not varied, one patch in {stride} "
@@ -27,6 +27,10 @@ NOTE = (
     "varied are those of the paper (λ = 0.01, α = 0.1, γ = 0.1). In brackets: basis vectors with k(w, x) < "
     "0.01 for all patches."
 )
+
+
+Curves = Mapping[str, Mapping[float, float]]
+"""Mean accuracy in percent, by method and by place on the axis."""
 
 
 class Sizes(NamedTuple):
@@ -53,6 +57,7 @@ def sweep(
     curves: Mapping[str, Sequence[Point]],
     *,
     axis: str,
+    checks: Callable[[Curves], Sequence[Check]],
 ) -> Result:
     """Score every method at every point, and draw the curves.
 
@@ -64,6 +69,8 @@ def sweep(
         The points of every method; all methods have the same places.
     axis : str
         What is varied.
+    checks : callable
+        From the mean accuracies in percent, by method and place, to what holds of the paper's claims.
     """
     train, folds, data = stl10(ctx)
     built_in = ctx.quick and ctx.data is None
@@ -75,29 +82,42 @@ def sweep(
         n_folds=ctx.choose(full=len(folds), quick=2),
     )
     parts = folds[: sizes.n_folds]
-    jobs = [(name, point) for name, points in curves.items() for point in points]
-    scores: dict[str, list[FoldScores]] = {name: [] for name in curves}
-    for name, point in ctx.track(jobs, "Points"):
-        make = partial(
-            make_features,
-            name,
-            point.setting,
-            n_filters=point.n_filters or sizes.n_filters,
-            patch_size=sizes.patch_size,
-            n_patches=sizes.n_patches,
-            stride=sizes.stride,
-            steps=Constants().steps(),
-            seed=ctx.seed,
-        )
-        scores[name].append(score_folds(ctx, [make], train, parts, supervised=name in SUPERVISED))
     places = [point.x for point in next(iter(curves.values()))]
-    similar = median_similarities(
+    settings = {"data": data, axis: places, **sizes._asdict()}
+
+    def curve(name: str) -> list[dict[str, Any]]:
+        found = []
+        for point in curves[name]:
+            make = partial(
+                make_features,
+                name,
+                point.setting,
+                n_filters=point.n_filters or sizes.n_filters,
+                patch_size=sizes.patch_size,
+                n_patches=sizes.n_patches,
+                stride=sizes.stride,
+                steps=Constants().steps(),
+                seed=ctx.seed,
+            )
+            supervised = name in SUPERVISED
+            found.append(score_folds(ctx, [make], train, parts, supervised=supervised)._asdict())
+        return found
+
+    jobs: dict[str, Callable[[], Any]] = {name: partial(curve, name) for name in curves}
+    jobs["median k"] = lambda: median_similarities(
         train.images,
         _kernels_of(curves),
         patch_size=sizes.patch_size,
         steps=Constants().steps(),
         seed=ctx.seed,
     )
+    values = ctx.parts(settings, jobs, description="Curves")
+    similar = similarity_note(values.pop("median k"))
+    scores = {name: [FoldScores(**point) for point in found] for name, found in values.items()}
+    means = {
+        name: {x: 100 * float(np.mean(s.accuracies)) for x, s in zip(places, found, strict=True)}
+        for name, found in scores.items()
+    }
     steps = steps_in_words({name: points[0].setting for name, points in curves.items()})
     return Result(
         columns=(axis, *(f"{name}, {data} (%)" for name in curves)),
@@ -105,23 +125,40 @@ def sweep(
             (f"{x:g}", *(score_cell(scores[name][i]) for name in curves))
             for i, x in enumerate(places)
         ],
-        values={
-            **{
-                name: {f"{x:g}": s._asdict() for x, s in zip(places, found, strict=True)}
-                for name, found in scores.items()
-            },
-            "median k": similar,
-        },
-        settings={"data": data, **sizes._asdict()},
+        values={},
+        settings=settings,
         pictures=(_picture(places, scores, axis, data),),
         note=" ".join(
             (
                 folds_note(train, parts),
                 NOTE.format(**sizes._asdict(), n_steps=steps),
                 PENALTY_NOTE,
-                similarity_note(similar),
+                similar,
             )
         ),
+        checks=checks(means),
+    )
+
+
+def best_place_check(curves: Curves, name: str, axis: str, expected: float) -> Check:
+    """Return whether a method does best where the paper says."""
+    curve = curves[name]
+    best = max(curve, key=lambda x: curve[x])
+    found = f"at {best:g}, with {curve[best]:.1f} %"
+    if expected in curve and best != expected:
+        found += f"; {curve[expected]:.1f} at {expected:g}"
+    return Check(f"{name} does best at {axis} = {expected:g}", best == expected, found)
+
+
+def always_better_check(curves: Curves, name: str, others: Sequence[str], axis: str) -> Check:
+    """Return whether a method is better than others at every place."""
+    places = list(curves[name])
+    won = [x for x in places if curves[name][x] > max(curves[other][x] for other in others)]
+    where = ", ".join(f"{x:g}" for x in won) or "none"
+    return Check(
+        f"{name} is better than {' and '.join(others)} at every {axis}",
+        len(won) == len(places),
+        f"at {len(won)} of {len(places)}: {where}",
     )
 
 

@@ -106,19 +106,21 @@ class Committee(NamedTuple):
     members: list[Outcome]
 
 
-def evaluate_committee(members: Sequence[ImageFeatures], split: Split) -> Committee:
-    """Train a head for each kind of features, and judge a test image by the sum of their decisions.
+def evaluate_committee(
+    members: Sequence[ImageFeatures], split: Split, *, mirrored: bool = True
+) -> Committee:
+    """Train a classifier for each kind of features, and judge a test image by the sum of their decisions.
 
-    Heads also see the training images mirrored left to right, and decide on both a test image and its
-    mirror image.
+    With ``mirrored`` classifiers also see the training images mirrored left to right, and decide on both a
+    test image and its mirror image.
     """
     judged = [
         _judged(
             features,
             split,
             LinearSVC(C="auto", random_state=0),
-            mirrored=True,
-            mirrored_test=True,
+            mirrored=mirrored,
+            mirrored_test=mirrored,
         )
         for features in members
     ]
@@ -231,15 +233,26 @@ def validation_score(
     With ``per_class`` the head sees so many labels of a class only: the same ones for all features, so
     that one draw tells them apart.
     """
+    split = hold_out(train, seed)
+    features.fit(split.train.images, split.train.labels)
+    rest = np.arange(len(split.train.labels))
+    if per_class is not None:
+        rest = label_subsets(split.train.labels, per_class, 1, seed)[0]
+    X = features.transform(rows_of(split.train.images, rest))
+    head = LinearSVC(C="auto", random_state=0).fit(X, split.train.labels[rest])
+    predicted = head.predict(features.transform(split.test.images))
+    return float((to_host(predicted) == split.test.labels).mean())
+
+
+def hold_out(train: Labeled, seed: int) -> Split:
+    """Return four fifths of the training images to learn from, and a fifth to choose settings by."""
     order = np.random.default_rng([seed, 1]).permutation(len(train.labels))
     cut = len(order) // 5
-    held, rest = np.sort(order[:cut]), np.sort(order[cut:])
-    features.fit(rows_of(train.images, rest), train.labels[rest])
-    if per_class is not None:
-        rest = rest[label_subsets(train.labels[rest], per_class, 1, seed)[0]]
-    X, X_held = (features.transform(rows_of(train.images, part)) for part in (rest, held))
-    head = LinearSVC(C="auto", random_state=0).fit(X, train.labels[rest])
-    return float((to_host(head.predict(X_held)) == train.labels[held]).mean())
+    held, rest = (
+        Labeled(rows_of(train.images, i), train.labels[i])
+        for i in (np.sort(order[:cut]), np.sort(order[cut:]))
+    )
+    return Split(rest, held, "held-out training images")
 
 
 def a_fifth(n: int) -> np.ndarray:

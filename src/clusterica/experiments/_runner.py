@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -33,6 +34,8 @@ class Outcome(NamedTuple):
     """File with the numbers."""
     picture_paths: tuple[Path, ...]
     """PNG files, in the order of the result's pictures."""
+    parts: Mapping[str, Any]
+    """Values of the parts of a long experiment by name; empty for others."""
 
 
 def run(
@@ -107,6 +110,7 @@ def run(
     seconds = time.perf_counter() - start
 
     pictures = tuple(_write_picture(picture, chosen.name, folder) for picture in result.pictures)
+    parts = store.join()
     record = {
         "name": chosen.name,
         "title": chosen.title,
@@ -121,12 +125,13 @@ def run(
         "checks": [check._asdict() for check in result.checks],
         "note": result.note,
         "pictures": [path.name for path in pictures],
-        "parts": store.join(),
+        "parts": parts,
     }
     json_path = folder / f"{chosen.name}.json"
     write_json(json_path, record)
     store.clean()
-    return Outcome(chosen, result, quick, seconds, json_path, pictures)
+    values = {row: part["value"] for row, part in parts.items()}
+    return Outcome(chosen, result, quick, seconds, json_path, pictures, values)
 
 
 def _stamp(ctx: Context, started: datetime, seconds: float) -> dict[str, Any]:

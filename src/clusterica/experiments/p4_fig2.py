@@ -1,12 +1,18 @@
-"""P4, figure 2: accuracy on STL-10 over λ."""
+"""Xiao, Zhu & Zhao, figure 2: accuracy on STL-10 over λ."""
 
 from __future__ import annotations
 
 from clusterica.experiments._context import Context
 from clusterica.experiments._p4_methods import Setting
-from clusterica.experiments._p4_sweep import Point, sweep
+from clusterica.experiments._p4_sweep import (
+    Curves,
+    Point,
+    always_better_check,
+    best_place_check,
+    sweep,
+)
 from clusterica.experiments._registry import experiment
-from clusterica.experiments._result import Result
+from clusterica.experiments._result import Check, Result
 
 METHODS = ("RICA", "kRICA")
 
@@ -16,10 +22,17 @@ METHODS = ("RICA", "kRICA")
     title="Accuracy over the weight of the penalty",
     paper="Xiao, Zhu & Zhao, kernel reconstruction ICA (P4), figure 2",
     claim="kRICA does best at λ = 0.01, and better than RICA at every λ.",
-    options=("data", "device"),
+    options=("data", "device", "rows"),
 )
 def run(ctx: Context) -> Result:
     """Score both methods with every weight."""
     values = ctx.choose(full=(1e-4, 1e-3, 1e-2, 1e-1, 1.0), quick=(1e-2, 1.0))
     points = [Point(value, Setting(sparsity=value)) for value in values]
-    return sweep(ctx, dict.fromkeys(METHODS, points), axis="λ")
+    return sweep(ctx, dict.fromkeys(METHODS, points), axis="λ", checks=_checks)
+
+
+def _checks(curves: Curves) -> list[Check]:
+    return [
+        best_place_check(curves, "kRICA", "λ", 0.01),
+        always_better_check(curves, "kRICA", ["RICA"], "λ"),
+    ]

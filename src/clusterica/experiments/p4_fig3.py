@@ -1,12 +1,18 @@
-"""P4, figure 3: accuracy on STL-10 over α."""
+"""Xiao, Zhu & Zhao, figure 3: accuracy on STL-10 over α."""
 
 from __future__ import annotations
 
 from clusterica.experiments._context import Context
 from clusterica.experiments._p4_methods import Setting
-from clusterica.experiments._p4_sweep import Point, sweep
+from clusterica.experiments._p4_sweep import (
+    Curves,
+    Point,
+    always_better_check,
+    best_place_check,
+    sweep,
+)
 from clusterica.experiments._registry import experiment
-from clusterica.experiments._result import Result
+from clusterica.experiments._result import Check, Result
 
 METHODS = ("DRICA", "d-RICA", "d-kRICA")
 
@@ -16,10 +22,17 @@ METHODS = ("DRICA", "d-RICA", "d-kRICA")
     title="Accuracy over the weight of the discrimination term",
     paper="Xiao, Zhu & Zhao, kernel reconstruction ICA (P4), figure 3",
     claim="d-kRICA does best at α = 0.1; d-RICA is better than DRICA over a wide range.",
-    options=("data", "device"),
+    options=("data", "device", "rows"),
 )
 def run(ctx: Context) -> Result:
     """Score the supervised methods with every weight."""
     values = ctx.choose(full=(1e-4, 1e-3, 1e-2, 1e-1, 1.0), quick=(1e-3, 1e-1))
     points = [Point(value, Setting(discrimination=value)) for value in values]
-    return sweep(ctx, dict.fromkeys(METHODS, points), axis="α")
+    return sweep(ctx, dict.fromkeys(METHODS, points), axis="α", checks=_checks)
+
+
+def _checks(curves: Curves) -> list[Check]:
+    return [
+        best_place_check(curves, "d-kRICA", "α", 0.1),
+        always_better_check(curves, "d-RICA", ["DRICA"], "α"),
+    ]

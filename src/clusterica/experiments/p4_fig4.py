@@ -1,12 +1,12 @@
-"""P4, figure 4: accuracy on STL-10 over γ."""
+"""Xiao, Zhu & Zhao, figure 4: accuracy on STL-10 over γ."""
 
 from __future__ import annotations
 
 from clusterica.experiments._context import Context
 from clusterica.experiments._p4_methods import Setting
-from clusterica.experiments._p4_sweep import Point, sweep
+from clusterica.experiments._p4_sweep import Curves, Point, best_place_check, sweep
 from clusterica.experiments._registry import experiment
-from clusterica.experiments._result import Result
+from clusterica.experiments._result import Check, Result
 
 METHODS = ("kRICA", "d-kRICA")
 NOTE = (
@@ -20,11 +20,15 @@ NOTE = (
     title="Accuracy over the width of the Gaussian kernel",
     paper="Xiao, Zhu & Zhao, kernel reconstruction ICA (P4), figure 4",
     claim="The best γ of the Gaussian kernel is 0.1.",
-    options=("data", "device"),
+    options=("data", "device", "rows"),
 )
 def run(ctx: Context) -> Result:
     """Score both methods with every width."""
     values = ctx.choose(full=(0.01, 0.1, 0.3, 1.0, 3.0, 10.0), quick=(0.1, 3.0))
     points = [Point(value, Setting(gamma=value)) for value in values]
-    result = sweep(ctx, dict.fromkeys(METHODS, points), axis="γ")
+    result = sweep(ctx, dict.fromkeys(METHODS, points), axis="γ", checks=_checks)
     return result._replace(note=f"{result.note} {NOTE}")
+
+
+def _checks(curves: Curves) -> list[Check]:
+    return [best_place_check(curves, name, "γ", 0.1) for name in METHODS]

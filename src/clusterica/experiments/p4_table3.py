@@ -1,4 +1,4 @@
-"""P4, table 3: STL-10 by raw pixels, K-means, RICA, KICA, KSR and the kernel and supervised forms of RICA."""
+"""Xiao, Zhu & Zhao, table 3: STL-10 by pixels, K-means, KICA, KSR, and RICA with its kernel and labels."""
 
 from __future__ import annotations
 
@@ -15,32 +15,33 @@ from clusterica.experiments._context import Context
 from clusterica.experiments._p4_methods import (
     SUPERVISED,
     Setting,
+    accuracy_cell,
     candidates,
     describe,
     first_columns,
     is_slow,
     make_features,
-    percent_dead,
 )
 from clusterica.experiments._p4_notes import (
+    SEEN_LABELS_NOTE,
     codes_note,
-    figures_note,
+    figures_check,
     median_similarities,
-    order_note,
+    order_check,
     similarity_note,
 )
 from clusterica.experiments._p4_stl import FoldScores, folds_note, score_folds
-from clusterica.experiments._recognition import POOLINGS, Constants, percent, stl10
+from clusterica.experiments._recognition import POOLINGS, Constants, stl10
 from clusterica.experiments._registry import experiment
-from clusterica.experiments._result import Result
+from clusterica.experiments._result import Check, Result
 from clusterica.images import ImageFeatures
 
 NOTE = (
     "Settings: those of the paper, then those that cross-validation inside the fold chose among them and "
-    "others, one of which pools as in P1-table2, for supervised methods the choice of the first fold for "
-    "RICA or kRICA. {n_filters} filters from {n_patches:,} patches. Own codes of KICA and KSR are those of "
-    "one patch in {stride_slow} in each direction, others of one in {stride}. Raw pixels are those of the "
-    "images at full size. The models of all folds are written beside the table, as "
+    "others, one of which takes L2 pooling over 1, 2 x 2 and 3 x 3 cells, for supervised methods the choice "
+    "of the first fold for RICA or kRICA. {n_filters} filters from {n_patches:,} patches. Own codes of KICA "
+    "and KSR are those of one patch in {stride_slow} in each direction, others of one in {stride}. Raw "
+    "pixels are those of the images at full size. The models of all folds are written beside the table, as "
     "P4-table3-kRICA-fold0.safetensors and so on: clusterica.load reads one, and its predict takes images."
 )
 PAPER = {
@@ -91,7 +92,7 @@ class Pixels(TransformerMixin, BaseEstimator):
     paper="Xiao, Zhu & Zhao, kernel reconstruction ICA (P4), table 3",
     claim="With 1600 filters kRICA (55.2 %) beats RICA (51.4 %), and d-kRICA both (56.9 %).",
     draws=False,
-    options=("data", "device"),
+    options=("data", "device", "rows"),
 )
 def run(ctx: Context) -> Result:
     """Make all kinds of features and train a head for every fold."""
@@ -105,71 +106,73 @@ def run(ctx: Context) -> Result:
         stride=ctx.choose(full=2, quick=1),
         stride_slow=ctx.choose(full=4, quick=2),
     )
-    scores: dict[str, FoldScores] = {}
-    choices: dict[str, Setting] = {}
-    for name in ctx.track(list(PAPER), "Methods"):
-        make, settings = _candidates(ctx, name, sizes, choices)
-        scores[name] = score_folds(
-            ctx,
-            make,
-            train,
-            folds,
-            supervised=name in SUPERVISED,
-            name=f"P4-table3-{_short(name)}",
-        )
-        choices[name] = settings[scores[name].chosen[0]]
-    values = {
-        "scores": {name: found._asdict() for name, found in scores.items()},
-        "choices": {name: _words(name, choice) for name, choice in choices.items()},
-        "median k": median_similarities(
-            train.images,
-            [Setting(), Setting(gamma=3.0)],
-            patch_size=sizes.patch_size,
-            steps=Constants().steps(),
-            seed=ctx.seed,
-        ),
+    settings = {"data": data, "n_folds": len(folds), **sizes._asdict()}
+
+    def row(name: str, make: list[Callable[[], Any]]) -> dict[str, Any]:
+        supervised = name in SUPERVISED
+        models = f"P4-table3-{_short(name)}"
+        return score_folds(ctx, make, train, folds, supervised=supervised, name=models)._asdict()
+
+    rows = {name: _candidates(ctx, name, sizes, {}) for name in PAPER if name not in TEACHERS}
+    jobs: dict[str, Callable[[], Any]] = {
+        name: partial(row, name, make) for name, (make, _) in rows.items()
     }
+    values = ctx.parts(settings, jobs, description="Unsupervised methods")
+    choices = {name: rows[name][1][found["chosen"][0]] for name, found in values.items()}
+    rows |= {name: _candidates(ctx, name, sizes, choices) for name in TEACHERS}
+    jobs = {name: partial(row, name, rows[name][0]) for name in TEACHERS}
+    jobs["median k"] = lambda: median_similarities(
+        train.images,
+        [Setting(), Setting(gamma=3.0)],
+        patch_size=sizes.patch_size,
+        steps=Constants().steps(),
+        seed=ctx.seed,
+    )
+    values |= ctx.parts(settings, jobs, description="Supervised methods")
+    similar = similarity_note(values.pop("median k"))
+    scores = {name: FoldScores(**values[name]) for name in PAPER}
     return Result(
-        columns=(*first_columns(data), "Dead (%), in the first fold", "Which, in the first fold"),
-        rows=table_rows(values),
-        values=values,
-        settings={"data": data, **sizes._asdict()},
-        note=f"{table_note(values, sizes._asdict())} {folds_note(train, folds)}",
-    )
-
-
-def table_rows(values: dict[str, Any]) -> list[tuple[str, ...]]:
-    """Return the rows that the values make."""
-    rows: list[tuple[str, ...]] = []
-    for name, figure in PAPER.items():
-        found = FoldScores(**values["scores"][name])
-        first, best = (found.dead[i] if found.dead else None for i in (0, found.chosen[0]))
-        rows.append(
+        columns=(*first_columns(data), "Which, in the first fold"),
+        rows=[
+            (name, PAPER[name], *_cells(name, found, rows[name][1]))
+            for name, found in scores.items()
+        ],
+        values={},
+        settings=settings,
+        note=" ".join(
             (
-                name,
-                figure,
-                percent(found.first),
-                percent_dead(first),
-                percent(found.accuracies),
-                percent_dead(best),
-                values["choices"][name],
+                NOTE.format(**sizes._asdict()),
+                folds_note(train, folds),
+                SEEN_LABELS_NOTE,
+                codes_note(),
+                similar,
             )
-        )
-    return rows
-
-
-def table_note(values: dict[str, Any], sizes: dict[str, Any]) -> str:
-    """Return what the table says besides how heads are trained."""
-    ours = {name: float(np.mean(values["scores"][name]["accuracies"])) for name in PAPER}
-    return " ".join(
-        (
-            order_note(PAPER, ours, "with settings by validation"),
-            figures_note(PAPER, ours, "with settings by validation"),
-            NOTE.format(**sizes),
-            codes_note(),
-            similarity_note(values["median k"]),
-        )
+        ),
+        checks=_checks(scores),
     )
+
+
+def _cells(name: str, found: FoldScores, settings: list[Any]) -> tuple[str, str, str]:
+    """Return accuracy with the paper's settings, with those of validation, and what these are."""
+    best = found.chosen[0]
+    first_dead, best_dead = (found.dead[i] if found.dead else None for i in (0, best))
+    return (
+        accuracy_cell(found.first, first_dead),
+        accuracy_cell(found.accuracies, best_dead),
+        _words(name, settings[best]),
+    )
+
+
+def _checks(scores: dict[str, FoldScores]) -> tuple[Check, ...]:
+    """Return whether the order and the figures hold, with the paper's settings and with ours."""
+    checks: list[Check] = []
+    for field, where in (
+        ("first", "With the paper's settings"),
+        ("accuracies", "With weights, starts, steps, codes and pooling by validation"),
+    ):
+        ours = {name: float(np.mean(getattr(found, field))) for name, found in scores.items()}
+        checks += [figures_check(PAPER, ours, where), order_check(PAPER, ours, where)]
+    return tuple(checks)
 
 
 def _candidates(
