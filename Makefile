@@ -2,14 +2,15 @@
 
 PYTHON ?= python3
 VENV   ?= .venv
-BIN    := $(VENV)/bin
+BIN    := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all lint typecheck docs bench format clean
+.PHONY: help demo test test-all test-lowest test-no-avx512 coverage coverage-torch lint typecheck
+.PHONY: docs bench dist smoke check-tag lock format clean
 
 help:  ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.installed-plot  ## Learn filters from two photographs, write a page of pictures
 	$(BIN)/clusterica demo
@@ -19,6 +20,27 @@ test: lint typecheck  ## Style, types, architecture and the quick tests
 
 test-all: lint typecheck  ## As test, with the slow tests
 	$(BIN)/python -m pytest -n 2 -m "not gpu"
+
+test-lowest:  ## The quick tests with the lowest versions that pyproject.toml allows, in .venv-lowest
+	[ -d .venv-lowest ] || $(PYTHON) -m venv .venv-lowest
+	.venv-lowest/bin/python -m pip install --quiet uv
+	.venv-lowest/bin/python -m uv pip install --quiet --python .venv-lowest/bin/python \
+		--resolution lowest-direct --editable ".[dev]"
+	.venv-lowest/bin/python -m pytest -n 2
+
+# Processors without these instructions take other code in clusterica, in NumPy and in BLAS.
+test-no-avx512: export NUMBA_CPU_NAME := haswell
+test-no-avx512: export NUMBA_CPU_FEATURES := +sse4.2,+avx,+avx2,+fma,+bmi,+bmi2,+popcnt
+test-no-avx512: export OPENBLAS_CORETYPE := Haswell
+test-no-avx512: $(VENV)/.installed-dev  ## The quick tests as on a processor without AVX-512
+	$(BIN)/python -m pytest -n 2
+
+coverage: $(VENV)/.installed-dev  ## The quick tests with coverage, as a page in htmlcov
+	$(BIN)/python -m pytest -n 2 --cov --cov-report=term:skip-covered --cov-report=html
+
+coverage-torch: $(BIN)/python  ## As coverage, with the tests of torch tensors
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch
+	$(MAKE) coverage
 
 lint: $(VENV)/.installed-dev  ## Style and the direction of imports
 	$(BIN)/ruff check .
@@ -35,12 +57,28 @@ docs: $(VENV)/.installed-docs  ## Build the documentation into docs/_build/html
 bench: $(VENV)/.installed-bench  ## Compare with other libraries
 	$(BIN)/python -m benchmarks
 
+dist: $(VENV)/.installed-dev  ## Build the wheel and the sdist into dist
+	rm -rf dist
+	$(BIN)/python -m build --quiet
+
+smoke: dist  ## Install the wheel and the sdist into fresh environments and try them
+	$(BIN)/python tests/smoke.py dist
+
+check-tag:  ## Compare TAG with the version of the package, before a release
+	@grep -q '^version = "$(TAG:v%=%)"' pyproject.toml || { echo "$(TAG) is not the version"; exit 1; }
+
+lock: $(VENV)/.installed-dev  ## Write the versions of all development tools to requirements-dev.txt
+	$(BIN)/uv pip compile --quiet --universal --no-emit-index-url --no-annotate --extra dev --extra docs \
+		--python-version 3.11 --custom-compile-command "make lock" \
+		--output-file requirements-dev.txt pyproject.toml
+
 format: $(VENV)/.installed-dev  ## Rewrite the code in the house style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 clean:  ## Remove what the tools generate (the environment stays)
 	rm -rf build dist docs/_build docs/auto_examples docs/reference/generated docs/sg_execution_times.rst
+	rm -rf htmlcov .coverage
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests examples docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 

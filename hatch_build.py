@@ -1,4 +1,4 @@
-"""Write the commit into the wheel, so that results made with an installed package can be traced."""
+"""Write the commit into sdists and wheels, so that results made with an installed package can be traced."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
+_TARGETS = {"sdist": "src/clusterica/_commit.txt", "wheel": "clusterica/_commit.txt"}
+
 
 class CommitHook(BuildHookInterface):
-    """Add ``clusterica/_commit.txt`` to wheels that are built from a clean checkout."""
+    """Add ``_commit.txt`` to what is built from a clean checkout; a wheel made from an sdist takes its file."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Add the file, unless git is missing or src has uncommitted changes."""
-        if self.target_name != "wheel" or version == "editable":
+        if version == "editable":
             return
         try:
             if self._git("status", "--short", "src"):
@@ -25,7 +27,7 @@ class CommitHook(BuildHookInterface):
             return
         path = Path(tempfile.mkdtemp()) / "_commit.txt"
         path.write_text(f"{commit}\n")
-        build_data["force_include"][str(path)] = "clusterica/_commit.txt"
+        build_data["force_include"][str(path)] = _TARGETS[self.target_name]
 
     def _git(self, *words: str) -> str:
         command = ["git", "-C", self.root, *words]
