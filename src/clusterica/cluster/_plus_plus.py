@@ -42,18 +42,18 @@ def more_centers(
     rule: Rule,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Choose n rows as centres beside the centres C, which are given less the shift.
+    """Choose n rows as more centres, next to the centres C, which are given less the shift.
 
     Returns float64 centres less the shift, shape (n_chosen, n_features): fewer than n where no row
     is left that is not a centre.
     """
-    dtype, X, C = C.dtype, X.astype(np.float64), C.astype(np.float64)
+    # An assignment in the dtype of the rows does not tell centres apart that differ by less.
+    rounding = 16 * float(np.finfo(X.dtype).eps)
+    X, C = X.astype(np.float64), C.astype(np.float64)
     X = X if shift is None else X - shift
     row_bytes = 2 * 8 * (X.shape[1] + C.shape[0])
     losses = partial(row_losses, rule=rule)
     left = to_host(map_rows(losses, as_rows(X, X.dtype), C, None, row_bytes=row_bytes))
-    # An assignment does not tell centres apart that differ by less.
-    rounding = 16 * float(np.finfo(dtype).eps)
     X, about = _prepared(X, rule)
     whole = row_energies(X) ** (0.5 if rule is Rule.AXIS else 1)
     left = np.where(left > rounding * whole, left, 0)
