@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from clusterica.arrays import as_rows
 from clusterica.cluster import CosineKMeans, KMeans, SphericalKMeans
 from clusterica.cluster._init import METHODS
+from clusterica.cluster._sample import draw_rows
 
 
 @pytest.mark.parametrize("init", METHODS)
@@ -105,6 +107,52 @@ def test_rows_without_weight_are_no_start():
     for init in ("k-means++", "rows"):
         model = KMeans(4, init=init, random_state=0, max_iter=1).fit(X, sample_weight=weights)
         assert np.abs(model.cluster_centers_).max() < 10
+
+
+@pytest.mark.parametrize("n_rows", [1000, 25_000])  # the latter is more than the sample
+@pytest.mark.parametrize("init", ["k-means++", "rows"])
+def test_heavy_rows_are_the_start(n_rows, init):
+    """Five rows have nearly all the weight, so that they are chosen."""
+    X = np.random.default_rng(0).standard_normal((n_rows, 3))
+    weights = np.where(np.arange(n_rows) % (n_rows // 5) == 7, 1e9, 1e-3)
+    for seed in range(5):
+        model = KMeans(5, init=init, random_state=seed).fit(X, sample_weight=weights)
+        assert model.objective_history_[0] < 1e6
+
+
+def test_spread_start_heeds_weights():
+    """Gaussian starts lie around the mean of the rows with weight."""
+    X = np.concatenate([np.random.default_rng(0).standard_normal((50, 3)), np.full((50, 3), 1e3)])
+    weights = np.repeat([1.0, 1e-9], 50)
+    model = KMeans(4, init="gaussian", random_state=0, max_iter=1, empty="keep")
+    assert model.fit(X, sample_weight=weights).objective_history_[0] < 1e3
+
+
+def test_draws_are_in_proportion_to_weights():
+    rows, weights = as_rows(np.arange(6.0)[:, None]), np.array([0.0, 1, 2, 3, 4, 0])
+    rng = np.random.default_rng(0)
+    firsts, pairs, totals = np.zeros(6), np.zeros(6), []
+    for _ in range(4000):
+        drawn, w = draw_rows(rows, weights, 2, rng)
+        firsts[int(drawn[0, 0])] += 1
+        pairs[drawn[:, 0].astype(int)] += 1
+        totals.append(w.sum())
+    np.testing.assert_allclose(firsts / 4000, weights / 10, atol=0.05)  # 6 standard deviations
+    # Drawn as the first, or as the second after another one: p_i + sum_j p_j p_i / (1 - p_j).
+    p = weights / 10
+    second = [p[i] * (p / (1 - p))[np.arange(6) != i].sum() for i in range(6)]
+    np.testing.assert_allclose(pairs / 4000, p + second, atol=0.05)
+    assert pairs[0] == pairs[5] == 0
+    assert np.mean(totals) == pytest.approx(10, rel=0.1)
+
+
+def test_equal_weights_draw_as_none():
+    rows = as_rows(np.arange(50.0)[:, None])
+    none = np.broadcast_to(np.ones(1), (50,))
+    for n in (7, 50):
+        a, _ = draw_rows(rows, none, n, np.random.default_rng(3))
+        b, _ = draw_rows(rows, np.full(50, 2.0), n, np.random.default_rng(3))
+        np.testing.assert_array_equal(a, b)
 
 
 @pytest.mark.parametrize("init", ["k-means++", "rows"])

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from clusterica.arrays import to_host
-from clusterica.ops.assign import fit_sums, lloyd_sums
+from clusterica.ops.assign import fit_sums, lloyd_sums, row_losses
 from clusterica.ops.linalg import unit_rows
 from clusterica.ops.rules import Rule
 
@@ -57,6 +57,17 @@ def test_csr_blocks(rule, dtype, container):
     np.testing.assert_array_equal(labels, expected_labels)
     np.testing.assert_allclose(found.counts, total.counts)
     np.testing.assert_allclose(found.objective, objective(X, C, weights, rule), rtol=1e-5)
+
+
+@every_rule
+def test_losses_of_rows(put, rule):
+    X, C, _ = problem(rule)
+    one = np.ones(1)
+    expected = np.array([objective(x[None], C, one, rule) for x in X])
+    if rule is Rule.AXIS:
+        expected = np.linalg.norm(X, axis=1) - expected
+    np.testing.assert_allclose(to_host(row_losses(put(X), put(C), None, rule=rule)), expected)
+    np.testing.assert_allclose(row_losses(sp.csr_array(X), C, None, rule=rule), expected)
 
 
 @every_rule

@@ -176,7 +176,9 @@ class TestRankDeficient:
 
     def test_cholesky_needs_eps(self, kind, dtype):
         X = deficient(kind, dtype)
-        with pytest.raises(ValueError, match=r"rank 15 of 16.*needs eps > 0.*'zca' or 'pca'"):
+        with pytest.raises(
+            ValueError, match=r"rank 15 of 16.*needs eps > .*eps=0;.*'zca' or 'pca'"
+        ):
             Whitener("cholesky", eps=0.0).fit(X)
         whitener = Whitener("cholesky", eps=0.1).fit(X)
         np.testing.assert_allclose(whitener.inverse_transform(whitener.transform(X)), X, atol=1e-4)
@@ -195,6 +197,55 @@ def test_fewer_rows_than_features():
     assert whitener.rank_ == 3
     np.testing.assert_allclose(np.cov(Y.T), np.eye(3), atol=1e-9)
     np.testing.assert_allclose(whitener.inverse_transform(Y), X, atol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_eps_below_the_rounding_of_eigenvalues(dtype):
+    """Two directions of variance 1e12: 1e-6 is less than their rounding errors, and acts as 0."""
+    X = (1e6 * np.random.default_rng(0).standard_normal((3, 33))).astype(dtype)
+    with pytest.raises(ValueError, match=r"rank 2 of 33.*needs eps > .*eps=1e-06;.*'zca' or 'pca'"):
+        Whitener("cholesky", eps=1e-6).fit(X)
+    for method in ("zca", "pca"):
+        whitener = Whitener(method, eps=1e-6)
+        Y = whitener.fit_transform(X).astype(np.float64)
+        assert Y.shape == X.shape
+        values = np.linalg.eigvalsh(np.cov(Y.T))
+        np.testing.assert_allclose(values, [0] * 31 + [1] * 2, atol=1e-5)
+        np.testing.assert_allclose(whitener.inverse_transform(Y), X, rtol=1e-4, atol=10)
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1e-6, 1.0, 1e6, 1e12])
+@pytest.mark.parametrize("n_rows", [3, 200])
+@pytest.mark.parametrize("columns", ["plain", "constant", "duplicated"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_any_scale(method, scale, n_rows, columns, dtype):
+    """Whitened rows follow their definition, or cholesky says which eps it needs."""
+    X = np.random.default_rng(0).standard_normal((n_rows, 8))
+    X[:, 0] = {"plain": X[:, 0], "constant": 1.0, "duplicated": X[:, 1]}[columns]
+    X = (scale * X).astype(dtype)
+    S = np.cov(X.T, dtype=np.float64)
+    for eps in (0.0, 1e-12, 1e-6, 1e-3, 1.0, "1%"):
+        whitener = Whitener(method, eps=eps)
+        message = None
+        try:
+            Y = whitener.fit_transform(X).astype(np.float64)
+        except ValueError as error:
+            message = str(error)
+        if message is not None:
+            assert "needs eps >" in message  # not NumPy's LinAlgError
+            assert method == "cholesky"
+            assert whitener.set_params(eps="1%").fit(X).rank_ < 8
+            continue
+        assert np.isfinite(Y).all()
+        # Directions of no variance stay zero, all others follow e / (e + eps).
+        r = whitener.rank_
+        e = np.linalg.eigvalsh(S)[::-1]
+        expected = np.concatenate([e[:r] / (e[:r] + whitener.eps_), np.zeros(8 - r)])
+        whitened = np.linalg.eigvalsh(np.cov(Y.T))[::-1]
+        # A digit of the matrix weighs as much as the largest and the smallest variance differ.
+        condition = e[0] / (min(whitener.eps_, e[r - 1]) or e[r - 1])
+        atol = 1e-4 + 20 * np.finfo(dtype).eps * condition**0.5
+        np.testing.assert_allclose(whitened, expected[: len(whitened)], atol=atol)
 
 
 @pytest.mark.parametrize("eps", [0.0, 0.01, "1%"])

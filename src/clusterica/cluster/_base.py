@@ -33,7 +33,7 @@ from clusterica.arrays import (
 from clusterica.arrays._namespace import Array
 from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
 from clusterica.cluster._init import METHODS, initial_centers
-from clusterica.cluster._lloyd import Lloyd, assign_bytes, useful_shift
+from clusterica.cluster._lloyd import Final, Lloyd, assign_bytes, useful_shift
 from clusterica.ops.assign import assign
 from clusterica.ops.renew import Centers, center_counts, renew
 from clusterica.ops.rules import Rule
@@ -63,6 +63,9 @@ class BaseKMeans(
     }
 
     _centers: Centers  # with their masses, on the host: where partial_fit goes on
+    _idle: np.ndarray | None = (
+        None  # how many rows partial_fit has seen since each centre received one
+    )
     n_iter_: int
     objective_history_: np.ndarray
 
@@ -118,8 +121,10 @@ class BaseKMeans(
         """Improve the centres with one more batch of rows.
 
         The first batch chooses the initial centres. A centre weighs as much as the rows it has
-        received so far, so that later batches move it less and less. Centres without rows stay
-        where they are, and the objective is that of the batch before it moved the centres.
+        received so far, so that later batches move it less and less. With ``empty="data"``, a
+        centre that received none of the last ``1000 * n_clusters`` rows moves to a row of the batch,
+        and one that never received any does so after ``100 * n_clusters``. The objective is that of
+        the batch before it moved the centres.
 
         Parameters
         ----------
@@ -139,6 +144,7 @@ class BaseKMeans(
         with worker_pool():
             rng = as_generator(self.random_state)
             lloyd = self._lloyd(rows, weights, rng)
+            lloyd.idle = None if first else self._idle
             if first:
                 n_centers = self._check_n_centers(rows)
                 C = initial_centers(
@@ -158,8 +164,11 @@ class BaseKMeans(
             total = lloyd.sums(rows, weights, rows.place(to_host(old.C).astype(rows.dtype)))
             new = renew(total, old, rule=self._rule, orthogonal=lloyd.orthogonal)
             counts = old.counts + total.counts
+            new = lloyd.revive(new, rows, weights)
         self.__dict__.pop("labels_", None)  # of other centres
-        self._set_centers(rows, new._replace(counts=counts), lloyd.shift, weighted=weighted)
+        new = Centers(*map(to_host, new._replace(C=_plus(new.C, lloyd.shift), counts=counts)))
+        self._set_centers(rows, new, weighted=weighted)
+        self._idle = lloyd.idle
         self.n_iter_ = n_iter + 1
         self.objective_history_ = np.append(history, lloyd.objective(float(total.gain)))
         self._set_objective(self.objective_history_[-1])
@@ -201,9 +210,17 @@ class BaseKMeans(
         check_is_fitted(self, "cluster_centers_")
         rows = check_rows(self, X, reset=False, accept_sparse=True)
         check_model_device(self, rows, self.cluster_centers_)
-        C = self._free_centers()
+        return rows, *self._shifted(self._free_centers(), rows)
+
+    def _shifted(self, C: Array, rows: Rows) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return centres less their mean, and the mean, where that saves digits; else as they are.
+
+        fit and predict must both use this: rows that two centres are equally far from get the label
+        that rounding decides.
+        """
+        C = np.asarray(to_host(C), rows.dtype)
         shift = None if self._rule.unit_centers else useful_shift(C, rows)
-        return rows, np.asarray(_less(to_host(C), shift), rows.dtype), shift
+        return _less(C, shift), shift
 
     def _free_centers(self) -> Array:
         return self.cluster_centers_
@@ -262,19 +279,14 @@ class BaseKMeans(
 
     def _keep(self, lloyd: Lloyd, result: LoopResult, *, weighted: bool) -> None:
         """Set the fitted attributes from the best run."""
-        # From here on as predict sees the centres, so that it gives the labels of fit.
-        full = _plus(result.params.C, lloyd.shift)
-        lloyd.shift = None if self._rule.unit_centers else useful_shift(full, lloyd.rows)
-        centers: Centers = result.params._replace(C=_less(full, lloyd.shift))
+        centers: Centers = result.params._replace(C=_plus(result.params.C, lloyd.shift))
+        centers = Centers(*map(to_host, centers))
         history = list(result.history)
         if self.compute_labels or self.empty == "drop":
-            final = lloyd.finish(centers.C)
-            centers = centers._replace(counts=final.counts)
-            if self.empty == "drop":
-                centers, dropped = self._without_small(centers)
-                if dropped:
-                    final = lloyd.finish(centers.C)
-                    centers = centers._replace(counts=final.counts)
+            final, centers = self._assigned(lloyd, centers)
+            while self.empty == "drop" and not (large := self._large(centers)).all():
+                kept = centers._replace(C=centers.C[large], mass=centers.mass[large])
+                final, centers = self._assigned(lloyd, kept)
             history.append(final.objective)
             if self.compute_labels:
                 self.labels_ = final.labels
@@ -285,18 +297,23 @@ class BaseKMeans(
                 f"the squares of the rows are too large for {lloyd.rows.dtype}; scale the rows down, or pass "
                 "float64"
             )
-        self._warn_if_empty(centers)
-        self._set_centers(lloyd.rows, centers, lloyd.shift, weighted=weighted)
+        self._warn_if_empty(centers, refilled=lloyd.refill)
+        self._set_centers(lloyd.rows, centers, weighted=weighted)
+        self._idle = None
         self.n_iter_ = result.n_iter
         self.objective_history_ = np.array(history)
         self._set_objective(history[-1])
 
-    def _set_centers(
-        self, rows: Rows, centers: Centers, shift: np.ndarray | None, *, weighted: bool
-    ) -> None:
+    def _assigned(self, lloyd: Lloyd, centers: Centers) -> tuple[Final, Centers]:
+        """Assign all rows to the centres as predict does; return the centres with their counts."""
+        C, lloyd.shift = self._shifted(centers.C, lloyd.rows)
+        final = lloyd.finish(C)
+        return final, centers._replace(counts=to_host(final.counts))
+
+    def _set_centers(self, rows: Rows, centers: Centers, *, weighted: bool) -> None:
         """Set the centres and their counts, and keep what partial_fit needs to go on."""
-        C, mass, counts = (to_host(a) for a in centers)
-        C = _plus(C.astype(np.float64), shift)
+        C, mass, counts = centers
+        C = C.astype(np.float64)
         self._centers = Centers(C, mass, counts)
         self.cluster_centers_ = rows.learned(self._all_centers(C))
         self.counts_ = rows.export(counts if weighted else counts.astype(np.int64))
@@ -313,22 +330,19 @@ class BaseKMeans(
             return 1
         return self.n_init
 
-    def _without_small(self, centers: Centers) -> tuple[Centers, bool]:
-        """Drop centres that hold less than min_count, and empty ones."""
+    def _large(self, centers: Centers) -> np.ndarray:
+        """Return which centres hold at least min_count, and something."""
         least = self.min_count if self.min_count > 0 else np.finfo(float).tiny
-        large = to_host(center_counts(centers)) >= least
+        large = center_counts(centers) >= least
         if not large.any():
             raise ValueError(
                 f"every cluster holds less than min_count={self.min_count}; lower min_count or n_clusters"
             )
-        xp = namespace_of(centers.C)
-        kept = xp.asarray(np.flatnonzero(large), device=centers.C.device)
-        C, mass = xp.take(centers.C, kept, axis=0), xp.take(centers.mass, kept, axis=0)
-        return centers._replace(C=C, mass=mass), not large.all()
+        return large
 
-    def _warn_if_empty(self, centers: Centers) -> None:
-        n_empty = int((to_host(center_counts(centers)) == 0).sum())
-        if n_empty > centers.C.shape[0] / 10:
+    def _warn_if_empty(self, centers: Centers, *, refilled: bool) -> None:
+        n_empty = int((center_counts(centers) == 0).sum())
+        if n_empty > (0 if refilled else centers.C.shape[0] / 10):
             warnings.warn(
                 f"{n_empty} of {centers.C.shape[0]} clusters are empty: there are fewer distinct rows "
                 "than clusters, or too few rows for the number of features, or the data is not "

@@ -11,7 +11,8 @@ from sklearn.utils import check_random_state
 from clusterica.arrays import to_host
 from clusterica.arrays._namespace import Array
 from clusterica.cluster._lloyd import Lloyd
-from clusterica.cluster._sample import draw_rows
+from clusterica.cluster._plus_plus import as_centers, plus_plus
+from clusterica.cluster._sample import SAMPLE, draw_rows
 from clusterica.ops.linalg import inverse_lengths, row_energies, unit_rows
 from clusterica.ops.rules import Rule
 from clusterica.optim import Progress
@@ -62,7 +63,7 @@ def initial_centers(
         return _spread(_along_axes(axes, n_centers, lloyd), lloyd)
     sample, weights = _sample(lloyd, n_centers)
     if init == "rows":
-        return _as_center(sample[:n_centers], lloyd.rule)
+        return as_centers(sample[:n_centers], lloyd.rule)
     return plus_plus(sample, weights, n_centers, rule=lloyd.rule, rng=lloyd.rng)
 
 
@@ -133,19 +134,19 @@ def _spread(directions: np.ndarray, lloyd: Lloyd) -> np.ndarray:
     """
     if lloyd.rule.unit_centers:
         return directions
-    sample, _ = draw_rows(lloyd.rows, lloyd.weights, 10_000, lloyd.rng)
-    sample = sample.astype(np.float64)
-    mean = np.asarray(sample.mean(axis=0)).ravel()
+    sample, weights = draw_rows(lloyd.rows, lloyd.weights, SAMPLE, lloyd.rng)
+    sample, weights = sample.astype(np.float64), weights / weights.sum(dtype=np.float64)
+    mean = weights @ sample
     # Sparse rows are not centred, so that they stay sparse.
     about_zero = sp.issparse(sample)
-    variance = row_energies(sample if about_zero else sample - mean).mean()
+    variance = weights @ row_energies(sample if about_zero else sample - mean)
     variance = max(variance - mean @ mean, 0) if about_zero else variance
     return mean + directions * np.sqrt(variance / lloyd.rows.n_features)
 
 
 def _sample(lloyd: Lloyd, n_centers: int) -> tuple[Array, np.ndarray]:
     """Rows to choose centres from: a random sample in place of all rows where there are very many."""
-    X, weights = draw_rows(lloyd.rows, lloyd.weights, max(10_000, 3 * n_centers), lloyd.rng)
+    X, weights = draw_rows(lloyd.rows, lloyd.weights, max(SAMPLE, 3 * n_centers), lloyd.rng)
     if lloyd.rule.unit_centers:
         nonzero = inverse_lengths(X) > 0
         X, weights = X[nonzero], weights[nonzero]
@@ -156,65 +157,3 @@ def _sample(lloyd: Lloyd, n_centers: int) -> tuple[Array, np.ndarray]:
             "lower n_clusters or give more data"
         )
     return X, weights
-
-
-def plus_plus(
-    X: Array, weights: np.ndarray, n_centers: int, *, rule: Rule, rng: np.random.Generator
-) -> np.ndarray:
-    """Choose rows as centres by greedy k-means++ in the geometry of the rule.
-
-    A row is drawn with probability proportional to what the centres so far leave unexplained of it:
-    the squared distance, ``|x|^2 - score^2``, ``1 - cosine`` or ``|x| - |score|``. Of several rows
-    drawn, the one that leaves least is kept.
-    """
-    if rule is Rule.EUCLIDEAN and not sp.issparse(X):
-        shift = X.mean(axis=0)
-        return plus_plus_of(X - shift, weights, n_centers, rule, rng) + shift
-    if rule is Rule.DIRECTION:
-        X = sp.diags_array(inverse_lengths(X)) @ X if sp.issparse(X) else unit_rows(X)
-        X = X.tocsr() if sp.issparse(X) else X
-    return plus_plus_of(X, weights, n_centers, rule, rng)
-
-
-def plus_plus_of(
-    X: Array, weights: np.ndarray, n_centers: int, rule: Rule, rng: np.random.Generator
-) -> np.ndarray:
-    """Run greedy k-means++ on prepared rows; returns float64 centres."""
-    n_trials = 2 + int(np.log(n_centers))
-    energies = row_energies(X).astype(np.float64)
-    centers = [_as_center(X[[rng.choice(len(weights), p=weights / weights.sum())]], rule)]
-    left = _unexplained(X, centers[0], energies, rule)[:, 0]
-    while len(centers) < n_centers:
-        pull = np.cumsum(left * weights, dtype=np.float64)
-        if pull[-1] > 0:
-            trials = np.searchsorted(pull, rng.random(n_trials) * pull[-1], side="right")
-        else:  # every row is a centre already
-            trials = rng.integers(len(weights), size=n_trials)
-        candidates = _as_center(X[np.minimum(trials, len(weights) - 1)], rule)
-        remaining = np.minimum(left[:, None], _unexplained(X, candidates, energies, rule))
-        best = int(np.argmin(weights @ remaining))
-        centers.append(candidates[[best]])
-        left = remaining[:, best]
-    return np.concatenate(centers).astype(np.float64)
-
-
-def _as_center(X: Array, rule: Rule) -> np.ndarray:
-    return unit_rows(_dense(X)) if rule.unit_centers else _dense(X)
-
-
-def _unexplained(X: Array, C: np.ndarray, energies: np.ndarray, rule: Rule) -> np.ndarray:
-    """What each centre alone leaves of each row, shape (n_rows, n_centers)."""
-    S = np.asarray(X @ C.T, np.float64)
-    if rule is Rule.EUCLIDEAN:
-        left = energies[:, None] + row_energies(C)[None, :] - 2 * S
-    elif rule is Rule.GAIN_SHAPE:
-        left = energies[:, None] - S**2
-    elif rule is Rule.DIRECTION:
-        left = 1 - S
-    else:
-        left = np.sqrt(energies)[:, None] - np.abs(S)
-    return np.maximum(left, 0)
-
-
-def _dense(X: Array) -> np.ndarray:
-    return X.toarray() if sp.issparse(X) else X

@@ -19,13 +19,21 @@ from clusterica.arrays import (
     to_host,
 )
 from clusterica.arrays._namespace import Array
-from clusterica.cluster._sample import draw_rows
+from clusterica.cluster._plus_plus import more_centers
+from clusterica.cluster._sample import SAMPLE, draw_rows
 from clusterica.ops.assign import fit_sums, lloyd_sums
-from clusterica.ops.linalg import polar_factor, unit_rows
+from clusterica.ops.linalg import polar_factor, row_energies
 from clusterica.ops.moments import Energy, energy
 from clusterica.ops.renew import Centers, center_counts, renew
 from clusterica.ops.rules import LloydSums, Rule, n_labels
 from clusterica.optim import LoopResult, LoopState, Progress, Step, iterate
+
+# A centre of a mini-batch fit is dead if so many rows for each centre came and none of them for it:
+# if it has received none since it was placed, or if it has. Measured as the inertia of 8 fits of 30
+# clusters of very different sizes: from k-means++, 8910 with these and without any revival, 10654 with
+# (30, 300), 15344 with (10, 1000), 20785 with (100, 100), 26122 by scikit-learn's rule. With all centres
+# far from the rows at first, these end between 13255 and 18666, and scikit-learn at 85712.
+_IDLE = 100, 1000
 
 
 class Final(NamedTuple):
@@ -55,7 +63,7 @@ class Lloyd:
     orthogonal : bool
         Keep unit centres orthogonal.
     refill : bool
-        Put a random row in the place of a centre that received nothing.
+        Move centres that received nothing to rows.
     """
 
     rows: Rows
@@ -66,6 +74,7 @@ class Lloyd:
     damping: float = 0.0
     orthogonal: bool = False
     refill: bool = False
+    idle: np.ndarray | None = None  # rows of batches since each centre received one
 
     def run(
         self,
@@ -79,7 +88,7 @@ class Lloyd:
     ) -> LoopResult:
         """Iterate from the centres C; an iteration is a pass over the data, in batches if asked."""
         step = self.step if batch_size is None else partial(self.batch_step, batch_size=batch_size)
-        start = LoopState(0, self.start(C))
+        start, self.idle = LoopState(0, self.start(C)), None
         return iterate(step, start, max_iter=max_iter, tol=tol, progress=progress, fitted=fitted)
 
     def start(self, C: Array) -> Centers:
@@ -96,15 +105,20 @@ class Lloyd:
         new = renew(
             total, old._replace(mass=first_mass), rule=self.rule, orthogonal=self.orthogonal
         )
+        if self.refill:
+            empty = np.flatnonzero(to_host(center_counts(new)) == 0)
+            new, _ = self._refilled(new, empty, self.rows, self.weights)
         return self._finished_step(old, new, float(total.gain))
 
     def batch_step(self, old: Centers, *, batch_size: int) -> Step:
         """Renew the centres after every batch, over all rows once."""
         gain, new, seen = 0.0, old, 0
         for indices, batch in shuffled_batches(self.rows, batch_size, self.rng):
-            total = self.sums(batch, self.weights[indices], new.C)
+            weights = self.weights[indices]
+            total = self.sums(batch, weights, new.C)
             total = LloydSums(*(self.rows.place(value) for value in total))
             new = renew(total, new, rule=self.rule, orthogonal=self.orthogonal)
+            new = self.revive(new, batch, weights, most_idle=self.rows.n_rows)
             gain += float(total.gain)
             seen = seen + total.counts
         return self._finished_step(old, new._replace(counts=seen), gain)
@@ -158,24 +172,60 @@ class Lloyd:
 
     def _finished_step(self, old: Centers, new: Centers, gain: float) -> Step:
         xp = namespace_of(new.C)
-        moved = float(xp.sum((new.C - old.C) ** 2))
-        size = float(xp.sum(new.C**2))
-        change = moved / size if size > 0 else moved
-        empty = np.flatnonzero(to_host(center_counts(new)) == 0)
-        if self.refill and len(empty):
-            # A random row is no move of the algorithm, but there is something left to do.
-            new, change = self._refilled(new, empty), max(change, np.finfo(float).tiny)
+        moved, size = row_energies(new.C - old.C), row_energies(new.C)
+        change = float(xp.sum(moved)) / (float(xp.sum(size)) or 1.0)
+        rounding = 4 * float(xp.finfo(new.C.dtype).eps)
+        if bool(xp.all(moved <= rounding**2 * size)):
+            change = 0.0  # the last digits may go to and fro for ever
         return Step(new, self.objective(gain), change)
 
-    def _refilled(self, centers: Centers, empty: np.ndarray) -> Centers:
-        drawn, _ = draw_rows(self.rows, self.weights, len(empty), self.rng)
-        drawn = drawn.toarray() if sp.issparse(drawn) else drawn
+    def revive(
+        self, new: Centers, batch: Rows, weights: np.ndarray, *, most_idle: float = np.inf
+    ) -> Centers:
+        """Move centres that have received nothing from many rows to rows of the current batch.
+
+        `new` are the centres after the batch, with what they received from it as their counts.
+        """
+        if not self.refill:
+            return new
+        received = to_host(center_counts(new)) > 0
+        before = np.zeros(len(received)) if self.idle is None else self.idle
+        idle = np.where(received, 0, before + np.count_nonzero(weights))
+        # Whether it received nothing since it was placed: its mass is the first, up to rounding.
+        untouched = np.isclose(to_host(new.mass), self._first_mass(len(idle)), atol=0)
+        limit = np.where(untouched, *_IDLE) * len(idle)
+        dead = np.flatnonzero(idle >= np.minimum(limit, most_idle))
+        new, moved = self._refilled(new, dead, batch, weights)
+        idle[moved] = 0
+        self.idle = idle
+        return new
+
+    def _refilled(
+        self, centers: Centers, empty: np.ndarray, rows: Rows, weights: np.ndarray
+    ) -> tuple[Centers, np.ndarray]:
+        """Move empty centres to rows, chosen as k-means++ goes on after the other centres.
+
+        Returns the centres, and which of them were moved: fewer than `empty` if too few rows are off
+        their centre.
+
+        Chosen by measurement, 10 fits each: data with 1 to 3 empty centres or nearly all of them
+        empty, for 3 data sets under the Euclidean rule and 3 (with whitened digits and patches) under
+        each other rule. With many empty centres k-means++ ends lowest: an inertia of 1398 on 30 blobs,
+        where random rows end at 1990 and the farthest rows, as in scikit-learn, at 17249, since they
+        lie together; for patches under the gain-shape rule 93443, 96724 and 93882, and Gaussian
+        directions (Coates & Ng, 2012) 97063. With few of them the ways differ by less than the fits do.
+        """
+        if not len(empty) or not weights.any():
+            return centers, empty[:0]
         C, mass = np.array(to_host(centers.C)), np.array(to_host(centers.mass))
-        fresh = drawn if self.shift is None else drawn - self.shift
-        empty = empty[: len(drawn)]
-        C[empty] = unit_rows(fresh, fallback=C[empty]) if self.rule.unit_centers else fresh
-        mass[empty] = self._first_mass(len(empty))
-        return Centers(self.rows.place(C), self.rows.place(mass), centers.counts)
+        X, weights = draw_rows(rows, weights, max(SAMPLE, 3 * len(C)), self.rng)
+        others = np.delete(C, empty, axis=0)
+        fresh = more_centers(
+            X, weights, others, len(empty), shift=self.shift, rule=self.rule, rng=self.rng
+        )
+        moved = empty[: len(fresh)]
+        C[moved], mass[moved] = fresh, self._first_mass(len(moved))
+        return Centers(self.rows.place(C), self.rows.place(mass), centers.counts), moved
 
 
 def assign_bytes(rows: Rows, C: Array) -> int:

@@ -55,8 +55,9 @@ class SphericalKMeans(BaseKMeans):
     batch_size : int or None, default=None
         Renew the centres after every batch of so many rows in place of once per pass.
     empty : {"data", "keep", "drop"}, default="data"
-        What becomes of a centre without rows: it takes the direction of a random row, it stays as it
-        is, or it is dropped at the end, so that there are fewer clusters than asked for.
+        What becomes of a centre without rows: it takes the direction of a row far from the other
+        centres, chosen as in k-means++; it stays as it is; or it is dropped at the end, so that there
+        are fewer clusters than asked for.
     min_count : float, default=1
         With ``empty="drop"``: clusters that hold less weight than this at the end are dropped.
     compute_labels : bool, default=True

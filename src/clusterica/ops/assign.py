@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from clusterica.arrays import namespace_of
 from clusterica.arrays._namespace import Array, is_host_array
 from clusterica.ops.cpu import assign as cpu
-from clusterica.ops.linalg import inverse_lengths, row_energies
+from clusterica.ops.linalg import inverse_lengths, row_energies, row_lengths
 from clusterica.ops.rules import (
     Assignment,
     FitSums,
@@ -64,22 +64,39 @@ def fit_sums(
     """
     labels, best = assign(X, C, shift, rule=rule)
     xp = namespace_of(best)
-    if sp.issparse(X):
-        inverse = inverse_lengths(X)
-        value = gains(best, inverse, rule)
-        if rule is not Rule.AXIS:
-            whole = inverse > 0 if rule is Rule.DIRECTION else row_energies(X)
-            value = np.maximum(whole - value, 0)
-    elif is_host_array(X):
-        value = cpu.losses(X, C, shift, labels, best, rule=rule)
-    else:
-        value = losses_reference(X, C, shift, labels, best, rule=rule)
+    value = _losses(X, C, shift, labels, best, rule)
     n = n_labels(C, rule)
     if is_host_array(X):
         counts = np.bincount(labels, weights, minlength=n)
     else:
         counts = _segment_sum(weights[:, None], labels, n)[:, 0]
     return labels, FitSums(counts, xp.sum(value * weights, dtype=xp.float64))
+
+
+def row_losses(X: Array, C: Array, shift: Array | None, *, rule: Rule) -> Array:
+    """Return what the best centre leaves of every row, shape (n_rows,); parameters as in `assign`.
+
+    It is the squared distance, ``|x|^2 - score^2``, ``1 - cosine``, and under AXIS ``|x| - |score|``.
+    """
+    labels, best = assign(X, C, shift, rule=rule)
+    value = _losses(X, C, shift, labels, best, rule)
+    return row_lengths(X) - value if rule is Rule.AXIS else value
+
+
+def _losses(
+    X: Array, C: Array, shift: Array | None, labels: Array, best: Array, rule: Rule
+) -> Array:
+    """Return what the best centre leaves of every row; under AXIS its gain."""
+    if sp.issparse(X):
+        inverse = inverse_lengths(X)
+        value = gains(best, inverse, rule)
+        if rule is Rule.AXIS:
+            return value
+        whole = inverse > 0 if rule is Rule.DIRECTION else row_energies(X)
+        return np.maximum(whole - value, 0)
+    if is_host_array(X):
+        return cpu.losses(X, C, shift, labels, best, rule=rule)
+    return losses_reference(X, C, shift, labels, best, rule=rule)
 
 
 def losses_reference(

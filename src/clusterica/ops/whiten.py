@@ -20,11 +20,15 @@ class Whitening(NamedTuple):
 
 
 class Spectrum(NamedTuple):
-    """Eigenvalues in falling order, shape (n_features,), and eigenvectors as columns."""
+    """Eigenvalues in falling order, shape (n_features,), and eigenvectors as columns.
+
+    Eigenvalues up to ``rounding`` may be rounding errors; the rank counts those above it.
+    """
 
     values: Array
     vectors: Array
     rank: int
+    rounding: float
 
 
 def spectrum(covariance: Array, *, noise: float = 0.0) -> Spectrum:
@@ -40,19 +44,24 @@ def spectrum(covariance: Array, *, noise: float = 0.0) -> Spectrum:
     vectors = vectors * xp.sign(xp.take_along_axis(vectors, largest[None, :], axis=0))
     # Rounding of the sums moves an eigenvalue that should be zero by about this much.
     precision = float(xp.finfo(covariance.dtype).eps)
-    smallest = float(xp.max(values)) * 4 * covariance.shape[0] ** 0.5 * precision + noise
-    rank = int(xp.sum(xp.astype(values > smallest, xp.int64)))
-    return Spectrum(xp.clip(values, min=0), vectors, rank)
+    rounding = float(xp.max(values)) * 4 * covariance.shape[0] ** 0.5 * precision + noise
+    rank = int(xp.sum(xp.astype(values > rounding, xp.int64)))
+    return Spectrum(xp.clip(values, min=0), vectors, rank, rounding)
 
 
 def whiten_by_spectrum(
     s: Spectrum, *, eps: float, n_components: int, rotate_back: bool
 ) -> Whitening:
-    """Return the zca (rotate_back) or pca whitening; directions without variance and eps are left out."""
+    """Return the zca (rotate_back) or pca whitening.
+
+    Directions without variance are left out if eps is no larger than the rounding errors of the
+    eigenvalues: it would only amplify those.
+    """
     xp = namespace_of(s.values)
     V = s.vectors[:, :n_components]
     variance = s.values[:n_components] + eps
-    counts = xp.arange(n_components, device=V.device) < (s.rank if eps == 0 else n_components)
+    n_kept = s.rank if eps <= s.rounding else n_components
+    counts = xp.arange(n_components, device=V.device) < n_kept
     root = xp.sqrt(xp.where(counts, variance, 1.0))
     down = xp.where(counts, 1 / root, 0.0)
     up = xp.where(counts, root, 0.0)

@@ -81,8 +81,8 @@ class Whitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
 
     Notes
     -----
-    Directions in which the data has no variance are mapped to zero if ``eps=0``, and come back as the
-    mean.
+    Directions in which the data has no variance are mapped to zero if ``eps`` is 0, or so small that
+    the rounding errors of the eigenvalues exceed it, and come back as the mean.
 
     The eigenvalues of a d x d matrix take about 32 d^2 bytes. If that is over the memory budget, fit
     refuses at once: it is better then to split the features into groups that depend on each other
@@ -252,10 +252,12 @@ class Whitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     def _whitening(self, covariance: Array, s: Any, eps: float) -> Whitening:
         d = covariance.shape[0]
         if self.method == "cholesky":
-            if eps == 0 and s.rank < d:
+            if eps <= s.rounding and s.rank < d:
                 raise ValueError(
-                    f"the covariance has rank {s.rank} of {d}, so that method='cholesky' needs eps > 0; "
-                    "or use 'zca' or 'pca', which leave directions without variance out"
+                    f"the covariance has rank {s.rank} of {d}, so that method='cholesky' needs "
+                    f"eps > {s.rounding:.2g}, the rounding error of its eigenvalues, and eps={eps:.2g}; "
+                    "raise eps, for instance to '1%', or use 'zca' or 'pca', which leave directions "
+                    "without variance out"
                 )
             return whiten_by_cholesky(covariance, eps=eps)
         rotate_back = self.method == "zca"
