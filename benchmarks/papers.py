@@ -1,4 +1,4 @@
-"""Write ``docs/results.rst`` from what experiments left in ``results/``: tables, checks, notes and pictures."""
+"""Write ``docs/results.rst`` from what experiments left in ``results/``: tables, checks and pictures."""
 
 from __future__ import annotations
 
@@ -82,9 +82,10 @@ def provenance(record: dict[str, Any]) -> str:
     where = ", ".join(commits) if commits else "a commit that is not known"
     name = "Commit" if len(commits) < 2 else "Commits"
     days = sorted({stamp["started"][:10] for stamp in stamps})
+    when = " to ".join(dict.fromkeys((days[0], days[-1])))
     return _text(
         f"{name} {where}{' with uncommitted changes' if changed else ''}; seed {record['made']['seed']}; "
-        f"{', '.join(_made(record, 'device'))}; {took}{parts}; {' to '.join(dict.fromkeys((days[0], days[-1])))}."
+        f"{', '.join(_made(record, 'device'))}; {took}{parts}; {when}."
     )
 
 

@@ -180,6 +180,19 @@ def test_patches_of_a_folder_are_cut_from_its_images(tmp_path):
     assert all(patch.astype(np.uint8).tobytes() in known for patch in patches)
 
 
+def test_only_training_images_are_read(tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    for index, part in enumerate(("train", "val", "test")):
+        folder = tmp_path / "BSDS500" / "data" / "images" / part
+        folder.mkdir(parents=True)
+        image.fromarray(np.full((12, 12), 50 * index, dtype=np.uint8)).save(folder / "1.png")
+    source = PatchSource(Context(data=tmp_path))
+    assert source.name == "1 images of BSDS500"
+    assert not source.draw(
+        5, 4, rng=np.random.default_rng(0)
+    ).any()  # those of the others are not 0
+
+
 def test_data_without_the_images_is_an_error(tmp_path):
     with pytest.raises(NotADirectoryError, match="BSDS500 is not there"):
         PatchSource(Context(data=tmp_path))
