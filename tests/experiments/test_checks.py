@@ -26,6 +26,7 @@ from clusterica.experiments import (
 )
 from clusterica.experiments._checks import falls, reached, rises
 from clusterica.experiments._p0_table1_cells import LEARNERS, PAPER, Cell, checks
+from clusterica.experiments._p0_theory_checks import checks as theory_checks
 from clusterica.experiments._p1_data_checks import Point, condition_checks, data_checks
 
 SIZES = (1_000, 10_000, 100_000)
@@ -100,6 +101,32 @@ def signals():
         }
 
     return {"pairs": one(0.0), "color": one(0.1)}
+
+
+def theory():
+    return {
+        "lemma_2": {"best_angles": [0, 90], "best_objective": 0.75, "next_objective": 0.74},
+        "lemma_3": {
+            "d5": {
+                "ratio_over_theory": 1.001,
+                "relative_spread_of_ratio": 1e-4,
+                "relative_spread_of_objective": 1e-2,
+            }
+        },
+        "conjecture": {
+            "d3": {
+                "starts": 5,
+                "starts_at_the_axes": 5,
+                "best_gain_over_axes": -1e-6,
+                "best_gain_error": 1e-6,
+                "largest_gain_around_in_errors": 0.5,
+            }
+        },
+        "section_7": {
+            "d5_unit": {"codes_worst": 0.99, "signed_sources_found": 10, "n_signed_sources": 10},
+            "d5_plain": {"codes_worst": 0.5, "signed_sources_found": 9, "n_signed_sources": 10},
+        },
+    }
 
 
 def put(values, path, value):
@@ -187,6 +214,11 @@ CASES = {
         p0_dists.checks(put(laws(), ("uniform", "d2_m100000", "cosine"), [0.01])),
         [6],
     ),
+    "theory": (
+        theory_checks(theory()),
+        theory_checks(put(theory(), ("conjecture", "d3", "largest_gain_around_in_errors"), 4.0)),
+        [2],
+    ),
     "starts": (
         p0_init.checks({"gaussian": [16], "rows": [14], "orthonormal": [7]}),
         p0_init.checks({"gaussian": [16], "rows": [14], "orthonormal": [10]}),
@@ -235,6 +267,11 @@ CASES = {
         p1_fig6.checks((20, 400, 5000), CURVES),
         p1_fig6.checks((20, 400, 5000), put(CURVES, ("soft threshold", 1), [0.65])),
         [0],
+    ),
+    "encoders, no advantage to begin with": (
+        p1_fig6.checks((20, 400, 5000), CURVES),
+        p1_fig6.checks((20, 400, 5000), put(CURVES, ("soft threshold",), [[0.6], [0.5], [0.8]])),
+        [0, 1, 3],
     ),
     "signals": (
         p1_fig7.checks(signals()),

@@ -15,8 +15,9 @@ from clusterica.cluster import CosineKMeans, KMeans
 from clusterica.datasets import make_sparse_sources
 from clusterica.experiments import _p0_theory_pictures as pictures
 from clusterica.experiments._context import Context
+from clusterica.experiments._p0_theory_checks import checks
 from clusterica.experiments._registry import experiment
-from clusterica.experiments._result import Check, Result
+from clusterica.experiments._result import Result
 from clusterica.metrics import recovery_distance
 from clusterica.preprocessing import Whitener
 
@@ -29,8 +30,6 @@ NOTE = (
     "s is the source of the unit row, s / |y|, and a code counts where it is not zero."
 )
 AT_AXES = 0.1  # distance up to which a start has ended at the axes
-ERRORS = 3.0  # standard errors on fresh rows up to which a gain is chance, in the best of hundreds of sets
-MONOTONE = 0.9  # rank correlation of codes with sources, in the worst centroid
 # Parts of the experiment, each with random numbers of its own.
 LEMMA_3, CONJECTURE, SECTION_7 = range(3)
 
@@ -173,61 +172,6 @@ def run(ctx: Context) -> Result:
         note=NOTE,
         checks=checks(values),
     )
-
-
-def checks(values: dict[str, Any]) -> list[Check]:
-    """Ask of every statement whether it holds in all dimensions that were tried.
-
-    Parameters
-    ----------
-    values : dict
-        What was measured of each statement, by dimension.
-
-    Returns
-    -------
-    list of Check
-    """
-    plane, third, search = (values[key] for key in ("lemma_2", "lemma_3", "conjecture"))
-    codes = {case: v for case, v in values["section_7"].items() if case.endswith("unit")}
-    off = max(abs(v["ratio_over_theory"] - 1) for v in third.values())
-    spread = max(
-        v["relative_spread_of_ratio"] / v["relative_spread_of_objective"] for v in third.values()
-    )
-    gain = max(v["best_gain_over_axes"] / v["best_gain_error"] for v in search.values())
-    ended = [f"{v['starts_at_the_axes']} of {v['starts']} for {d}" for d, v in search.items()]
-    around = max(v["largest_gain_around_in_errors"] for v in search.values())
-    worst = min(v["codes_worst"] for v in codes.values())
-    return [
-        Check(
-            "lemma 2: in the plane the axes are the only maximiser",
-            plane["best_angles"] == [0, 90] and plane["next_objective"] < plane["best_objective"],
-            "{}° and {}°".format(*plane["best_angles"])
-            + f" have {plane['best_objective']:.5f}, all others at most {plane['next_objective']:.5f}",
-        ),
-        Check(
-            "lemma 3: both objectives are proportional, with a ratio within 1 % of d / √2 and a spread of at "
-            "most a tenth of the objective's",
-            off <= 0.01 and spread <= 0.1,
-            f"ratio off by {off:.2%} at most, spread {spread:.3f} of the objective's at most",
-        ),
-        Check(
-            "conjecture 1: no set of unit vectors beats the axes, neither the best end of all starts nor any "
-            f"set around the axes by more than {ERRORS:g} standard errors on fresh rows",
-            max(gain, around) <= ERRORS,
-            f"best end {gain:+.1f} standard errors, best set around the axes {around:+.1f}; starts that end "
-            f"at the axes: {', '.join(ended)}",
-        ),
-        Check(
-            "section 7: on rows of unit length triangle codes are monotone in the sources, with a rank "
-            f"correlation of at least {MONOTONE:g} for every centroid, and every signed source has one",
-            worst >= MONOTONE
-            and all(v["signed_sources_found"] == v["n_signed_sources"] for v in codes.values()),
-            f"least rank correlation {worst:.3f}; sources with a centroid: "
-            + ", ".join(
-                f"{v['signed_sources_found']} of {v['n_signed_sources']}" for v in codes.values()
-            ),
-        ),
-    ]
 
 
 def _settings(ctx: Context) -> dict[str, Any]:
