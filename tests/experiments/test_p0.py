@@ -34,12 +34,14 @@ def test_files(outcomes, name):
     assert record["values"].keys() == outcome.result.values.keys()
     (picture,) = outcome.picture_paths
     assert picture.stat().st_size > 10_000
+    assert record["checks"] == [check._asdict() for check in outcome.result.checks]
     assert all(len(row) == len(outcome.result.columns) for row in outcome.result.rows)
 
 
 def test_table_1_is_within_the_paper(outcomes):
     result = outcomes("P0-table1").result
-    assert result.values["bad_draws"] == dict.fromkeys(LEARNERS, 0)
+    bad = result.values["bad_draws"]
+    assert not any(bad[name] for name in LEARNERS if name != "random")
     ratios = result.values["ratios"]
     assert set(ratios) == {"d2_m10000", "d10_m10000", "d20_m10000"}
     for name, ratio in ratios.items():
@@ -138,7 +140,7 @@ def test_a_large_distance_is_looked_at(monkeypatch):
     cell = Cell.empty(10, 10_000)
     p0_table1._fit_draw(cell, seed=[0])
     doubts = {doubt["learner"]: doubt for doubt in cell.doubts}
-    assert set(doubts) == set(LEARNERS)
+    assert set(doubts) == set(LEARNERS) - {"random"}
     found = doubts["kmeans"]
     assert [found["standard_errors"]] == cell.errors
     assert found["gained_by_search"] >= 0

@@ -9,8 +9,8 @@ from clusterica.datasets import make_sparse_images
 from clusterica.experiments import Context, run
 from clusterica.experiments import p1_data as data_module
 from clusterica.experiments._measures import nearest_cosines
-from clusterica.experiments._p1_patches import PatchSource
 from clusterica.experiments._p1_sparse_coding import learn_sparse_code
+from clusterica.experiments._patches import PatchSource
 from clusterica.experiments.p1_data import Grid, Point, growth
 from clusterica.experiments.p1_fig7 import half_energy
 from clusterica.preprocessing import Whitener
@@ -178,6 +178,19 @@ def test_patches_of_a_folder_are_cut_from_its_images(tmp_path):
         )
     }
     assert all(patch.astype(np.uint8).tobytes() in known for patch in patches)
+
+
+def test_only_training_images_are_read(tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    for index, part in enumerate(("train", "val", "test")):
+        folder = tmp_path / "BSDS500" / "data" / "images" / part
+        folder.mkdir(parents=True)
+        image.fromarray(np.full((12, 12), 50 * index, dtype=np.uint8)).save(folder / "1.png")
+    source = PatchSource(Context(data=tmp_path))
+    assert source.name == "1 images of BSDS500"
+    assert not source.draw(
+        5, 4, rng=np.random.default_rng(0)
+    ).any()  # those of the others are not 0
 
 
 def test_data_without_the_images_is_an_error(tmp_path):

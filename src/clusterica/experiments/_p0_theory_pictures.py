@@ -1,4 +1,4 @@
-"""Pictures of P0's theory: the cells of figure 2, J over angles, J_slap over J_ulap, codes over sources."""
+"""Pictures of Vinnikov & Shalev-Shwartz 2014: figure 2, J over angles, lemma 3, conjecture 1, section 7."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def plane(degrees: np.ndarray, J: np.ndarray) -> Picture:
         figure,
         caption="Left, figure 2 of the paper: the support of u_lap (solid), the boundaries of the "
         "clusters (dotted) and the maximiser (arrows). Right: the objective of every pair of unit "
-        "vectors, largest (red) where one lies on each axis.",
+        "vectors, with the axes in red.",
         alt="A square on its corner with four arrows to its corners and dotted diagonals; beside it "
         "a map of the objective with two red dots at 0 and 90 degrees.",
     )
@@ -74,9 +74,8 @@ def proportions(parts: list[tuple[int, np.ndarray, np.ndarray]]) -> Picture:
     panels[0].legend(fontsize=8)
     return Picture(
         figure,
-        caption="Lemma 3: both objectives of random sets of unit vectors. They are proportional, so "
-        "that one set maximises both.",
-        alt="Three scatter plots whose points lie on straight lines.",
+        caption="Lemma 3: both objectives of random sets of unit vectors, and the line of the lemma.",
+        alt="Three scatter plots, each with a straight line.",
         name="lemma3",
     )
 
@@ -87,7 +86,7 @@ def searches(parts: list[tuple[int, np.ndarray, np.ndarray]]) -> Picture:
     Parameters
     ----------
     parts : list of (d, ends, around)
-        Ends of the starts and random sets around the axes, each of shape (n, 2).
+        Ends of the starts and random sets around the axes, each of shape (n, 3).
     """
     figure, panels = side_by_side(len(parts), width=3.2 * len(parts), height=3.3)
     for ax, (d, ends, around) in zip(panels, parts, strict=True):
@@ -100,9 +99,8 @@ def searches(parts: list[tuple[int, np.ndarray, np.ndarray]]) -> Picture:
     return Picture(
         figure,
         caption="Conjecture 1, on fresh rows: random sets of unit vectors around the axes (blue) and "
-        "the ends of all climbs from random starts (red). None beats the axes by more than noise.",
-        alt="Three scatter plots that fall from zero as the distance grows; all red points lie at "
-        "distance zero.",
+        "the ends of all climbs from random starts (red).",
+        alt="Three scatter plots of the objective over the distance from the axes.",
         name="conjecture",
     )
 
@@ -125,8 +123,7 @@ def codes(parts: list[tuple[np.ndarray, np.ndarray]]) -> Picture:
     panels[0].set_ylabel("triangle code $f_i$")
     return Picture(
         figure,
-        caption="Section 7: the code of one of 2d centroids over the source that it stands for. On "
-        "rows of unit length it is nearly a function of it.",
-        alt="Two scatter plots: on the left a thin rising curve, on the right a wide cloud.",
+        caption="Section 7: the code of one of 2d centroids over the source that it stands for.",
+        alt="Two scatter plots of codes over sources.",
         name="section7",
     )

@@ -1,16 +1,89 @@
-"""Natural patches for the filters of P0: contrast-normalised, (x - mean) / sqrt(var + 10), and whitened."""
+"""Patches x = image[i:i+p, j:j+p] of natural images: those of BSDS500, or two photographs."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from clusterica.datasets import photo_patches
+from clusterica.datasets import load_image_folder, photo_patches
+from clusterica.experiments._context import Context
 from clusterica.preprocessing import ContrastNormalizer, Whitener
 
+FOLDER = "BSDS500"
+# Where the training images are: in the official archive, or with the folders above them left out.
+_TRAIN = ("data/images/train", "images/train", "train")
 CONTRAST_EPS = 10.0  # for pixels in 0..255
 WHITENING_EPS = 0.1
+
+
+class PatchSource:
+    """Natural images to draw patches from.
+
+    Parameters
+    ----------
+    ctx : Context
+        With a folder of data, the training images in its folder BSDS500 are used; without, the two
+        photographs of scikit-learn.
+    color : bool, default=False
+        Keep red, green and blue. Otherwise a pixel is its luminance.
+
+    Attributes
+    ----------
+    name : str
+        What the images are, for the settings of a run.
+    """
+
+    def __init__(self, ctx: Context, *, color: bool = False) -> None:
+        self.color = color
+        self._images = None if ctx.data is None else _read(ctx.data / FOLDER, color=color)
+        count = 0 if self._images is None else len(self._images)
+        self.name = f"{count} images of {FOLDER}" if count else "two photographs of scikit-learn"
+
+    def draw(self, n_patches: int, size: int, *, rng: np.random.Generator) -> np.ndarray:
+        """Draw patches, each from an image at random and at a place at random.
+
+        Parameters
+        ----------
+        n_patches : int
+            Number of patches.
+        size : int
+            Side of a patch in pixels.
+        rng : Generator
+            Random numbers.
+
+        Returns
+        -------
+        ndarray of shape (n_patches, size * size [* 3]), float32
+            Intensities from 0 to 255; the colours of a pixel are together.
+        """
+        if self._images is None:
+            return photo_patches(n_patches, size, color=self.color, random_state=rng)
+        which = rng.integers(len(self._images), size=n_patches)
+        spots = rng.random((n_patches, 2))
+        patches = np.empty((n_patches, size * size * (3 if self.color else 1)), np.float32)
+        for index, image in enumerate(self._images):
+            rows = np.flatnonzero(which == index)
+            top, left = (spots[rows] * (np.array(image.shape[:2]) - size + 1)).astype(np.intp).T
+            windows = np.lib.stride_tricks.sliding_window_view(image, (size, size), axis=(0, 1))
+            cut = windows[top, left]
+            # In colour a window is (3, p, p); a flattened patch keeps the colours of a pixel together.
+            cut = cut.transpose(0, 2, 3, 1) if self.color else cut
+            patches[rows] = cut.reshape(len(rows), patches.shape[1])
+        return patches
+
+
+def _read(folder: Path, *, color: bool) -> list[np.ndarray]:
+    """Read the training images of a folder; all of its images where it has no folder for these."""
+    if not folder.is_dir():
+        raise NotADirectoryError(
+            f"{folder} is not there; put the images of {FOLDER} into it, or leave the data folder out to "
+            "work on the two photographs of scikit-learn."
+        )
+    folders = [folder / name for name in _TRAIN if (folder / name).is_dir()]
+    images = load_image_folder([*folders, folder][0], color="rgb" if color else "grey")
+    return list(images.images)
 
 
 class Patches(NamedTuple):
@@ -22,11 +95,15 @@ class Patches(NamedTuple):
     """Of shape (n_fresh, size * size)."""
 
 
-def natural_patches(n_patches: int, size: int, *, n_fresh: int, seed: int) -> Patches:
-    """Draw patches of the two photographs of scikit-learn and normalise their contrast.
+def natural_patches(
+    source: PatchSource, n_patches: int, size: int, *, n_fresh: int, seed: int
+) -> Patches:
+    """Draw grey patches and normalise their contrast, (x - mean) / sqrt(var + 10).
 
     Parameters
     ----------
+    source : PatchSource
+        The images.
     n_patches, n_fresh : int
         Number of patches of each kind.
     size : int
@@ -40,7 +117,7 @@ def natural_patches(n_patches: int, size: int, *, n_fresh: int, seed: int) -> Pa
     """
     rng = np.random.default_rng(seed)
     normalizer = ContrastNormalizer(eps=CONTRAST_EPS)
-    drawn = (photo_patches(n, size, random_state=rng) for n in (n_patches, n_fresh))
+    drawn = (source.draw(n, size, rng=rng) for n in (n_patches, n_fresh))
     return Patches(*(normalizer.fit_transform(patches) for patches in drawn))
 
 

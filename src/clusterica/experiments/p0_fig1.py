@@ -1,11 +1,12 @@
-"""P0, figure 1: on Laplace rows in the plane, p(s) ∝ exp(-√2 |s|₁), four centroids lie on the axes.
+"""Vinnikov & Shalev-Shwartz 2014, figure 1: four centroids of Laplace rows in the plane lie on the axes.
 
+Rows are drawn from p(s) ∝ exp(-√2 |s|₁).
 The distance is max_j |e_j - c_(n_j)|_∞ of unit centroids c, matched with both signs of both axes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,20 +15,21 @@ from clusterica.cluster import CosineKMeans, KMeans
 from clusterica.datasets import make_sparse_sources
 from clusterica.display import CentersDisplay
 from clusterica.experiments._bands import band
+from clusterica.experiments._checks import falls
 from clusterica.experiments._context import Context
 from clusterica.experiments._panels import side_by_side
 from clusterica.experiments._registry import experiment
-from clusterica.experiments._result import Picture, Result
+from clusterica.experiments._result import Check, Picture, Result
 from clusterica.metrics import recovery_distance
 
 NOTE = (
     "Distance of the unit centroids from ±e₁, ±e₂: median over the draws, with the 10 % and 90 % "
     "quantiles. The paper prints one draw a cell (its table 1, d = 2), and the last of its columns "
-    "is for 5 million rows. K-means starts from k-means++. Its centroids lie on the axes, but not at "
-    "the same distance from zero: four at equal distances are no optimum in the plane. With rows of "
-    "unit variance they would leave a mean squared error of 2 - 1.5² / 2 = 0.875 (values: "
-    "mean_squared_error has that of the drawn fit, and lengths has those of its centroids)."
+    "is for 5 million rows. K-means starts from k-means++; the paper starts at random. Four centroids on the "
+    "axes at equal distances from zero would leave a mean squared error of 2 - 1.5² / 2 = 0.875; those of "
+    "the drawn fit have lengths {lengths} and leave {error:.3f}."
 )
+NEAR = 0.02  # distance under which centroids count as on the axes
 
 
 class Learner(NamedTuple):
@@ -67,7 +69,7 @@ SHOWN = 100_000  # rows of the draw in the picture
 @experiment(
     "P0-fig1",
     title="Four centroids of Laplace rows lie on the axes",
-    paper="Vinnikov & Shalev-Shwartz 2014 (P0), figure 1",
+    paper="Vinnikov & Shalev-Shwartz 2014, figure 1",
     claim="On independent Laplace variables in two dimensions, K-means with k = 4 converges to "
     "points on the axes, and hence to the unit vectors when normalised.",
 )
@@ -87,7 +89,8 @@ def run(ctx: Context) -> Result:
         values[name][str(m)] = [fit(name, m, [ctx.seed, m, draw]).distance for draw in draws]
     shown = fit("kmeans", SHOWN, [ctx.seed, SHOWN, 0])
     values["mean_squared_error"] = float(shown.model.inertia_ / SHOWN)
-    values["lengths"] = np.linalg.norm(shown.model.cluster_centers_, axis=1)
+    lengths = np.sort(np.linalg.norm(shown.model.cluster_centers_, axis=1))
+    values["lengths"] = lengths
     return Result(
         columns=("Learner", "Rows", "The paper", "Distance (10–90 %)", "Worst draw"),
         rows=[
@@ -103,8 +106,45 @@ def run(ctx: Context) -> Result:
         values=values,
         settings=settings,
         pictures=(_picture(values, sizes, shown),),
-        note=NOTE,
+        note=NOTE.format(
+            lengths=", ".join(f"{one:.2f}" for one in lengths), error=values["mean_squared_error"]
+        ),
+        checks=checks(values, sizes),
     )
+
+
+def checks(values: dict[str, Any], sizes: Sequence[int]) -> list[Check]:
+    """Ask of both learners whether their centroids reach the axes as the number of rows grows.
+
+    Parameters
+    ----------
+    values : dict
+        Distances of every learner, by number of rows.
+    sizes : sequence of int
+        The numbers of rows, rising.
+
+    Returns
+    -------
+    list of Check
+    """
+    found = []
+    for name, learner in LEARNERS.items():
+        medians = {m: band(values[name][str(m)]).median for m in sizes}
+        numbers = ", ".join(f"{distance:.2g} with {m:,} rows" for m, distance in medians.items())
+        found += [
+            Check(
+                f"the centroids of {learner.label} converge to the axes: their median distance falls with "
+                "every step in the number of rows",
+                falls(list(medians.values())),
+                numbers,
+            ),
+            Check(
+                f"with {SHOWN:,} rows the median distance of {learner.label} is below {NEAR:g}",
+                medians[SHOWN] < NEAR,
+                f"{medians[SHOWN]:.2g}, worst draw {max(values[name][str(SHOWN)]):.2g}",
+            ),
+        ]
+    return found
 
 
 def fit(name: str, n_samples: int, seed: list[int]) -> Fit:

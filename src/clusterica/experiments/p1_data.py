@@ -1,7 +1,7 @@
-"""P1, section 3, conclusions 5 and 6: the share of atoms d found in images x = Σ_j s_j d_j over their number.
+"""Coates & Ng 2012, section 3, conclusions 5 and 6: atoms found in images over the number of images.
 
-K-means against sparse coding, for several numbers of pixels; and what becomes of K-means without
-whitening, and with heavier tails.
+Images are x = Σ_j s_j d_j with atoms d_j. K-means against sparse coding, for several numbers of pixels; and
+what becomes of K-means without whitening, and with heavier tails.
 """
 
 from __future__ import annotations
@@ -17,6 +17,15 @@ from clusterica.cluster import SphericalKMeans
 from clusterica.datasets import make_sparse_images
 from clusterica.experiments._context import Context
 from clusterica.experiments._measures import nearest_cosines
+from clusterica.experiments._p1_data_checks import (
+    Curves,
+    Point,
+    condition_checks,
+    count,
+    data_checks,
+    first_half,
+    in_seconds,
+)
 from clusterica.experiments._p1_sparse_coding import learn_sparse_code
 from clusterica.experiments._p1_tools import place
 from clusterica.experiments._panels import side_by_side
@@ -36,9 +45,8 @@ LEARNERS = {
 COLORS = ("#1f5fa8", "#2a9d5c", "#d62728")
 NOTE = (
     "An atom is found if |cos| to the nearest row learned is above 0.9. The images are sparse pixels with "
-    "coefficients of a Laplace law, whitened, as many learned rows as pixels; what pixels show holds for "
-    "any other basis, since the whitening and the starts know no axes. Examples needed are those at which "
-    "half of the atoms are found, read off between the numbers tried on a logarithmic scale; “over” or "
+    "coefficients of a Laplace law, whitened, as many learned rows as pixels. Examples needed are those at "
+    "which half of the atoms are found, read off between the numbers tried on a logarithmic scale; “over” or "
     "“under” is the largest or smallest number tried. K-means starts at random directions as in the "
     "paper, or at axes turned towards the sparse directions (ours). Sparse coding alternates between "
     "codes and atoms on at most 10,000 examples. Seconds are those of the first number of examples "
@@ -70,22 +78,10 @@ QUICK = (
 )
 
 
-class Point(NamedTuple):
-    """What one learner found with so many examples, over all draws."""
-
-    n_samples: int
-    share: float
-    cosine: float
-    seconds: float
-
-
-Curves = dict[int, dict[str, list[Point]]]  # by dimension and learner
-
-
 @experiment(
     "P1-data",
     title="Recovery against the number of examples and the dimension",
-    paper="Coates & Ng 2012 (P1), section 3, conclusions 5 and 6",
+    paper="Coates & Ng 2012, section 3, conclusions 5 and 6",
     claim="As the dimension increases, K-means needs increasingly large quantities of data to find sparse "
     "directions; sparse coding finds them with 10,000 examples. Without whitening or with too few "
     "examples K-means performs poorly.",
@@ -128,6 +124,7 @@ def run(ctx: Context) -> Result:
         settings=settings,
         pictures=(_picture(curves, needed),),
         note=NOTE,
+        checks=[*data_checks(curves, needed), *condition_checks(conditions)],
     )
 
 
@@ -260,7 +257,7 @@ def _rows(
         (
             f"Examples needed, {d} dimensions",
             "sparse coding: “just 10000 examples”" if d == largest else "",
-            *(_count(points, needed[name][d]) for name, points in c.items()),
+            *(count(points, needed[name][d]) for name, points in c.items()),
         )
         for d, c in curves.items()
     ]
@@ -276,7 +273,7 @@ def _rows(
         (
             f"Seconds to find half, {largest} dimensions",
             "“very large constant-factor speedup” by K-means",
-            *(_seconds(points) for points in curves[largest].values()),
+            *(in_seconds(first_half(points)) for points in curves[largest].values()),
         )
     )
     many, few, density = (settings[key] for key in ("n_samples", "n_few", "density"))
@@ -294,23 +291,6 @@ def _rows(
             (f"{what}: found", words, *(f"{v:.0%}" for v in conditions[name].values()), "—")
         )
     return rows
-
-
-def _count(points: Sequence[Point], needed: float | None) -> str:
-    """Write a number of examples to two digits, or that it is beyond those tried."""
-    if needed is None:
-        return f"over {points[-1].n_samples:,}"
-    if needed <= points[0].n_samples:
-        return f"under {points[0].n_samples:,}"
-    return f"{float(f'{needed:.2g}'):,.0f}"
-
-
-def _seconds(points: Sequence[Point]) -> str:
-    """Write the time that the first number of examples took with which half is found."""
-    for point in points:
-        if point.share >= 0.5:
-            return f"{point.seconds:.2g} s ({point.n_samples:,} examples)"
-    return "—"
 
 
 def _picture(curves: Curves, needed: dict[str, dict[int, float | None]]) -> Picture:
@@ -340,9 +320,8 @@ def _picture(curves: Curves, needed: dict[str, dict[int, float | None]]) -> Pict
         figure,
         caption="Left and middle: share of the atoms found over the number of examples, for images of "
         "more and more pixels. Right: examples at which half are found over the dimension.",
-        alt="Two panels with curves that rise from 0 to 100 percent, further to the right for more "
-        "dimensions; a third in which the examples needed rise along straight lines on "
-        "logarithmic axes, those of sparse coding below those of K-means.",
+        alt="Two panels with curves of the share found over the examples, one for every dimension; "
+        "a third with the examples needed over the dimensions on logarithmic axes.",
     )
 
 

@@ -1,4 +1,4 @@
-"""P1, figure 7: centroids c = (c₁, c₂) of two signals side by side; |c₁|² / |c|² is near 0 or 1.
+"""Coates & Ng 2012, figure 7: centroids c = (c₁, c₂) of two signals; |c₁|² / |c|² is near 0 or 1.
 
 The signals are two patches drawn independently, and the luminance and a colour of one patch.
 """
@@ -13,12 +13,14 @@ from clusterica.arrays import to_host
 from clusterica.cluster import SphericalKMeans
 from clusterica.experiments._context import Context
 from clusterica.experiments._measures import excess_kurtosis
-from clusterica.experiments._p1_patches import PatchSource
 from clusterica.experiments._p1_tools import GAP, draw_tiles, panel_grid, place
+from clusterica.experiments._patches import PatchSource
 from clusterica.experiments._registry import experiment
-from clusterica.experiments._result import Picture, Result
+from clusterica.experiments._result import Check, Picture, Result
 from clusterica.preprocessing import ContrastNormalizer, Whitener
 
+NEARLY_ALL = 0.9  # share of the centroids that has to use one half only
+WEAK = 0.2  # correlation of energies under which two signals are weakly related
 ONE_HALF = 0.9  # share of the energy from which a centroid uses one half only
 MAX_ITER = 50
 SHOWN, COLUMNS = 32, 4  # tiles of a panel
@@ -28,10 +30,9 @@ NOTE = (
     "Energy is the squared length of a centroid in its half with more of it: 0.5 at least. Random directions "
     "are the centroids before learning, our control. The paper's figures 7c and 7d have depth beside "
     "intensity, from a collection of RGB-D pictures that is not part of this package; colour, blue less "
-    "yellow, stands in for depth here. Its edges lie where those of luminance lie, so that many centroids "
-    "use both, unlike with depth: the energies of the halves say how closely they are related. "
-    "Kurtosis is that of the responses to fresh examples, median over the centroids; learned apart, each "
-    "half has half of the centroids and as many examples."
+    "yellow, stands in for depth here. The correlation of the energies of the halves says how closely they "
+    "are related. The patches come from {data}. Kurtosis is that of the responses to fresh examples, median "
+    "over the centroids; learned apart, each half has half of the centroids and as many examples."
 )
 
 
@@ -50,7 +51,7 @@ class Joint(NamedTuple):
 @experiment(
     "P1-fig7",
     title="Two independent patches side by side",
-    paper="Coates & Ng 2012 (P1), figure 7",
+    paper="Coates & Ng 2012, figure 7",
     claim="On pairs of independent patches each centroid uses one half of the input, at the price of more "
     "data than each half alone would need; on two weakly related signals few centroids use both.",
     options=("data", "device"),
@@ -98,8 +99,47 @@ def run(ctx: Context) -> Result:
         values=values,
         settings=settings,
         pictures=(_picture(joint, settings["patch_size"]),),
-        note=NOTE,
+        note=NOTE.format(data=source.name),
+        checks=checks(values),
     )
+
+
+def checks(values: dict[str, dict[str, Any]]) -> list[Check]:
+    """Ask whether centroids of two signals use one half each, and what that costs.
+
+    Parameters
+    ----------
+    values : dict
+        Measures of pairs of patches, and of luminance and colour.
+
+    Returns
+    -------
+    list of Check
+    """
+    pairs, color = values["pairs"], values["color"]
+    return [
+        Check(
+            "on pairs of independent patches centroids involve half of the input at a time: "
+            f"{NEARLY_ALL:.0%} of them at least have {ONE_HALF:.0%} of their energy in one half",
+            pairs["share_in_one_half"] >= NEARLY_ALL,
+            f"{pairs['share_in_one_half']:.0%} of them",
+        ),
+        Check(
+            "this needs more data: from few examples fewer centroids use one half, and learned together they "
+            "are less sparse than learned apart",
+            pairs["few"]["share_in_one_half"] < pairs["share_in_one_half"]
+            and pairs["kurtosis_few"] < pairs["kurtosis_few_apart"],
+            f"{pairs['few']['share_in_one_half']:.0%} use one half; excess kurtosis "
+            f"{pairs['kurtosis_few']:.2f} together, {pairs['kurtosis_few_apart']:.2f} apart",
+        ),
+        Check(
+            "on two weakly related signals only a few centroids use both: a tenth at most, with colour in "
+            f"place of depth, where the correlation of the energies is to be below {WEAK:g}",
+            color["energy_correlation"] < WEAK and color["share_in_one_half"] >= NEARLY_ALL,
+            f"{1 - color['share_in_one_half']:.0%} use both, with a correlation of "
+            f"{color['energy_correlation']:.2f}",
+        ),
+    ]
 
 
 def _pairs(source: PatchSource, n: int, size: int, rng: np.random.Generator) -> np.ndarray:
@@ -229,11 +269,8 @@ def _picture(joint: dict[str, Joint], size: int) -> Picture:
     return Picture(
         figure,
         caption="Left: whitened examples, one signal in each half of a tile. Right: centroids, from those "
-        "that use one half only to those that use both most. Of independent patches nearly all use one half "
-        "and leave the other grey; edges of luminance and colour go together.",
-        alt="Four grids of wide tiles. On the left both halves are full of texture; on the top right "
-        "nearly every tile has an edge in one half and grey in the other, on the bottom right many have "
-        "like edges in both.",
+        "that use one half only to those that use both most. A half that is not used is grey.",
+        alt="Four grids of wide tiles of two halves: examples on the left, centroids on the right.",
     )
 
 

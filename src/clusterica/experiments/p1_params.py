@@ -1,4 +1,4 @@
-"""P1, section 4.1: accuracy on held-out images as one setting of the pipeline changes and the rest stay.
+"""Coates & Ng 2012, section 4.1: accuracy on held-out images as one setting of the pipeline changes.
 
 Around pool(max(0, ±Dᵀx - α)) with filters D of spherical K-means; conclusions 7 and 8 of the paper.
 """
@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator
 from clusterica.arrays import as_generator
 from clusterica.cluster import KMeans
 from clusterica.encoders import OMPEncoder, SoftThresholdEncoder
+from clusterica.experiments._checks import rises
 from clusterica.experiments._context import Context
 from clusterica.experiments._panels import side_by_side
 from clusterica.experiments._recognition import (
@@ -25,17 +26,17 @@ from clusterica.experiments._recognition import (
     rows_of,
 )
 from clusterica.experiments._registry import experiment
-from clusterica.experiments._result import Picture, Result
+from clusterica.experiments._result import Check, Picture, Result
 from clusterica.images import ImageFeatures
 from clusterica.ops.linalg import unit_rows
 from clusterica.preprocessing import ContrastNormalizer, Whitener
 
 DEFAULT = "default"
 NOTE = (
-    "One setting differs from the default in each row, the others do not. Filters and head see the "
+    "One setting differs from the default in each row, the others do not. Filters and classifier see the "
     "training part alone, and C is chosen on a share of it; accuracy is on the validation part, also taken "
     "from the training images, and the test images are not looked at. Its standard error is {error:.1f} "
-    "points, so that smaller differences mean nothing."
+    "points; the checks ask for differences of two standard errors."
 )
 
 
@@ -73,7 +74,7 @@ class GaussianFilters(BaseEstimator):
 @experiment(
     "P1-params",
     title="What the settings of the pipeline are worth",
-    paper="Coates & Ng 2012 (P1), sections 4.1 and 4.2, conclusions 7 and 8",
+    paper="Coates & Ng 2012, sections 4.1 and 4.2, conclusions 7 and 8",
     claim="Settings such as pooling and encoder can matter more than the learning algorithm, and more "
     "centroids almost always help.",
     options=("data", "device"),
@@ -94,7 +95,8 @@ def run(ctx: Context) -> Result:
         accuracies.append(outcome.accuracy)
         strengths.append(outcome.C)
     n, spans = len(split.test.labels), _spans(rows, accuracies)
-    error = 100 * float(np.sqrt(accuracies[0] * (1 - accuracies[0]) / n))
+    error = float(np.sqrt(accuracies[0] * (1 - accuracies[0]) / n))
+    found = _by_factor(rows, accuracies)
     return Result(
         columns=("Factor", "Setting", "The paper says", f"{split.name} (%)", "Points", "C"),
         rows=[
@@ -103,7 +105,7 @@ def run(ctx: Context) -> Result:
         ]
         + [_conclusion(spans)],
         values={
-            "accuracies": _by_factor(rows, accuracies),
+            "accuracies": found,
             "spans": spans,
             "C": _by_factor(rows, strengths),
         },
@@ -115,7 +117,90 @@ def run(ctx: Context) -> Result:
             "settings": [f"{row.factor}: {row.name}" for row in rows],
         },
         pictures=(_picture(rows, accuracies),),
-        note=NOTE.format(error=error),
+        note=NOTE.format(error=100 * error),
+        checks=checks(found, spans, error=error, default=base),
+    )
+
+
+def checks(
+    found: Mapping[str, Mapping[str, float]],
+    spans: Mapping[str, float],
+    *,
+    error: float,
+    default: Mapping[str, Any],
+) -> list[Check]:
+    """Ask whether settings are worth what the paper says.
+
+    Parameters
+    ----------
+    found : mapping
+        Accuracies by factor and setting; that of the default under ``default``.
+    spans : mapping
+        Best less worst accuracy of each factor.
+    error : float
+        Standard error of an accuracy.
+    default : mapping
+        Number of filters and patch size of the default.
+
+    Returns
+    -------
+    list of Check
+    """
+    (usual,) = found[DEFAULT].values()
+    two = 2 * error
+    by_filters = {int(n): a for n, a in found["filters"].items()} | {default["n_filters"]: usual}
+    by_filters = dict(sorted(by_filters.items()))
+    size = f"{default['patch_size']} x {default['patch_size']}"
+    outside = max(spans[factor] for factor in ("encoder", "grid", "pooling"))
+    return [
+        Check(
+            "encoder and pooling can have a bigger impact than the learning algorithm (conclusion 7): the "
+            "span of one of them is larger than that of learners",
+            outside > spans["learner"],
+            ", ".join(
+                f"{factor} {100 * spans[factor]:.1f} points"
+                for factor in ("encoder", "grid", "pooling", "learner")
+            ),
+        ),
+        Check(
+            "more centroids almost always help (conclusion 8): accuracy rises with every doubling",
+            rises(list(by_filters.values())),
+            ", ".join(f"{n}: {100 * a:.1f}" for n, a in by_filters.items()),
+        ),
+        _near_best("patch size", (size, "8 x 8"), {**found["patch size"], size: usual}, two),
+        _near_best("grid", ("2 x 2", "3 x 3"), {**found["grid"], "2 x 2": usual}, two),
+        _near_best("pooling", ("sum",), {**found["pooling"], "sum": usual}, two),
+        *(
+            _worse(factor, name, said, found[factor][name], usual, two)
+            for factor, name, said in (
+                ("encoder", "hard, equation (1)", "performs very poorly (section 4.2)"),
+                ("encoder", "hard, nearest of KMeans", "performs very poorly (section 4.2)"),
+                ("encoder", "sigmoid", "works significantly less well (section 4.2)"),
+                ("whitening ε", "no whitening", "works poorly (section 2.1)"),
+            )
+        ),
+    ]
+
+
+def _near_best(
+    factor: str, names: tuple[str, ...], found: Mapping[str, float], margin: float
+) -> Check:
+    """Ask whether settings are as good as the best of their factor, up to chance."""
+    known = [name for name in names if name in found]
+    best = max(found, key=lambda name: found[name])
+    return Check(
+        f"{factor} {' and '.join(known)} work well: within two standard errors of the best {factor}",
+        all(found[name] >= found[best] - margin for name in known),
+        ", ".join(f"{name} {100 * found[name]:.1f}" for name in dict.fromkeys((*known, best))),
+    )
+
+
+def _worse(factor: str, name: str, said: str, found: float, usual: float, margin: float) -> Check:
+    """Ask whether a setting is worse than the default beyond chance."""
+    return Check(
+        f"{factor} “{name}” {said}: worse than the default by more than two standard errors",
+        found < usual - margin,
+        f"{100 * (found - usual):+.1f} points, two standard errors are {100 * margin:.1f}",
     )
 
 

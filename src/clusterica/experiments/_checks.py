@@ -1,0 +1,60 @@
+"""What checks of several experiments share: falling numbers, and figures of a paper that rows reach."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+from clusterica.experiments._result import Check
+
+
+def falls(numbers: Sequence[float]) -> bool:
+    """Return whether each number is below the one before it.
+
+    Parameters
+    ----------
+    numbers : sequence of float
+        In the order in which they should fall.
+
+    Returns
+    -------
+    bool
+    """
+    return all(after < before for before, after in pairwise(numbers))
+
+
+def rises(numbers: Sequence[float]) -> bool:
+    """Return whether each number is above the one before it.
+
+    Parameters
+    ----------
+    numbers : sequence of float
+        In the order in which they should rise.
+
+    Returns
+    -------
+    bool
+    """
+    return falls([-number for number in numbers])
+
+
+def reached(claim: str, figure: float, ours: Mapping[str, float]) -> Check:
+    """Check whether a row of a table reaches a figure of the paper, and name the first that does.
+
+    Parameters
+    ----------
+    claim : str
+        What has the figure in the paper, such as ``one layer of 1600 maps``.
+    figure : float
+        The paper's accuracy in percent.
+    ours : mapping of str to float
+        Accuracies of this run in percent, by row; in the order in which rows depart from the paper.
+
+    Returns
+    -------
+    Check
+    """
+    rows = [f"“{name}” {accuracy:.1f}" for name, accuracy in ours.items() if accuracy >= figure]
+    best = max(ours, key=lambda name: ours[name])
+    found = f"first by {rows[0]}" if rows else f"the best row is “{best}” with {ours[best]:.1f}"
+    return Check(f"{claim}: {figure:g} % is reached", bool(rows), found)

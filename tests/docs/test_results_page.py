@@ -1,0 +1,78 @@
+"""The page of results counts the checks that hold and says where each result comes from."""
+
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def papers(monkeypatch):
+    if not (ROOT / "benchmarks" / "papers.py").exists():
+        pytest.skip("not a checkout")
+    monkeypatch.syspath_prepend(str(ROOT))
+    from benchmarks import papers
+
+    return papers
+
+
+def made(commit="0123456789abcdef", device="a GPU", seconds=60.0, day="2026-01-02"):
+    return {
+        "commit": commit,
+        "uncommitted_changes": False,
+        "device": device,
+        "seed": 0,
+        "started": f"{day}T03:04:05+00:00",
+        "seconds": seconds,
+    }
+
+
+RECORD = {
+    "name": "P1-toy",
+    "title": "A toy",
+    "paper": "Coates & Ng 2012, nowhere",
+    "claim": "1 < 2.",
+    "columns": ["what", "ours"],
+    "rows": [["a|b", 1.23456]],
+    "note": "A *note*.",
+    "pictures": [],
+    "checks": [
+        {"claim": "1 < 2", "holds": True, "found": "1 and 2"},
+        {"claim": "2 < 1", "holds": False, "found": "2 and 1"},
+    ],
+    "made": made(),
+    "parts": {},
+}
+
+
+def test_checks_and_provenance_end_a_section(papers):
+    lines = papers.section(RECORD)
+    assert "- Holds: 1 < 2 (1 and 2)." in lines
+    assert "- Does not hold: 2 < 1 (2 and 1)." in lines
+    assert lines[-2] == "Commit 0123456; seed 0; a GPU; 60 seconds; 2026-01-02."
+    assert r"A \*note\*." in lines
+
+
+def test_parts_are_summed(papers):
+    parts = {
+        "a": {"made": made(seconds=200)},
+        "b": {"made": made(commit="fedcba9876", seconds=100, day="2026-01-05")},
+    }
+    said = papers.provenance({**RECORD, "parts": parts})
+    assert (
+        said
+        == "Commits 0123456, fedcba9; seed 0; a GPU; 5 minutes in 2 parts; 2026-01-02 to 2026-01-05."
+    )
+
+
+def test_old_files_say_that_they_are_old(papers):
+    old = {key: value for key, value in RECORD.items() if key not in ("made", "parts", "checks")}
+    assert papers.section(old)[-2] == papers.UNTRACED
+    text = "\n".join(papers.summary([RECORD, {**old, "name": "P1-old"}]))
+    assert "P1: Coates & Ng 2012\n~~~~~~~~~~~~~~~~~~~~" in text
+    assert "   * - `P1-toy`_\n     - A toy\n     - 1 of 2\n     - a GPU\n     - 0123456" in text
+    assert (
+        "   * - `P1-old`_\n     - A toy\n     - none made\n     - not known\n     - not known"
+        in text
+    )
