@@ -13,7 +13,7 @@ _TARGETS = {"sdist": "src/clusterica/_commit.txt", "wheel": "clusterica/_commit.
 
 
 class CommitHook(BuildHookInterface):
-    """Add ``_commit.txt`` to what is built from a clean checkout; a wheel made from an sdist takes its file."""
+    """Add ``_commit.txt`` to what is built from a clean checkout; a wheel made from an sdist keeps it."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Add the file, unless git is missing or src has uncommitted changes."""

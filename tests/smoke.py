@@ -1,6 +1,6 @@
 """Try built distributions as a new user would: a fresh environment, the command, a fit, and no extras.
 
-    python tests/smoke.py dist
+python tests/smoke.py dist
 """
 
 import subprocess
@@ -39,7 +39,9 @@ def main() -> None:
     """Try every wheel and sdist in the folder."""
     found = sorted(Path(sys.argv[1]).glob("clusterica-*"))
     if len(found) != 2:
-        sys.exit(f"{sys.argv[1]} holds {len(found)} distributions; there must be a wheel and an sdist")
+        sys.exit(
+            f"{sys.argv[1]} holds {len(found)} distributions; there must be a wheel and an sdist"
+        )
     for path in found:
         try_distribution(path)
 

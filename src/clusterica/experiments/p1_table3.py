@@ -91,7 +91,7 @@ def run(ctx: Context) -> Result:
         values={},
         settings=settings,
         note=NOTE.format(**numbers),
-        checks=_checks(found),
+        checks=() if ctx.quick else _checks(found),
     )
 
 

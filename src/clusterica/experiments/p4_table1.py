@@ -168,7 +168,7 @@ def run(ctx: Context) -> Result:
         values={},
         settings=settings,
         note=_note(values, sizes),
-        checks=method_checks(PAPER, values, _kinds(sizes)),
+        checks=() if ctx.quick else method_checks(PAPER, values, _kinds(sizes)),
     )
 
 

@@ -193,7 +193,9 @@ def run(ctx: Context) -> Result:
         values={},
         settings=settings,
         note=_note(values, vote, sizes),
-        checks=(
+        checks=()
+        if ctx.quick
+        else (
             figures_check(centroids, ours, "With hard and triangle codes of K-means"),
             *method_checks(PAPER, values, several),
         ),

@@ -148,7 +148,7 @@ def run(ctx: Context) -> Result:
                 similar,
             )
         ),
-        checks=_checks(scores),
+        checks=() if ctx.quick else _checks(scores),
     )
 
 
