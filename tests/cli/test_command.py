@@ -56,7 +56,7 @@ def test_help_of_a_command(command):
 def test_list(command):
     code, out, _ = command("reproduce", "--list")
     assert code == 0
-    for text in ("P1-fig1", "P1-fig2", "Coates & Ng 2012", "--data --device"):
+    for text in ("P1-fig1", "P1-fig2", "Coates & Ng 2012", "CIFAR-10, a GPU"):
         assert text in out
 
 

@@ -5,29 +5,38 @@ from copy import deepcopy
 import numpy as np
 import pytest
 
-from clusterica.experiments import (
-    find,
-    p0_dists,
-    p0_fig1,
-    p0_init,
-    p0_natural,
-    p0_overcomplete,
-    p0_rectangles,
-    p1_fig1,
-    p1_fig2,
-    p1_fig3,
-    p1_fig4,
-    p1_fig6,
-    p1_fig7,
-    p1_params,
-    p1_table1,
-    p1_table2,
-    p2_iris,
-)
+from clusterica.experiments import find
 from clusterica.experiments._checks import falls, reached, rises
-from clusterica.experiments._p0_table1_cells import LEARNERS, PAPER, Cell, checks
-from clusterica.experiments._p0_theory_checks import checks as theory_checks
-from clusterica.experiments._p1_data_checks import Point, condition_checks, data_checks
+from clusterica.experiments.bugrien_kent_2005 import iris
+from clusterica.experiments.coates_ng_2012 import (
+    fig1,
+    fig2,
+    fig3,
+    fig4,
+    fig6,
+    fig7,
+    params,
+    table1,
+    table2,
+)
+from clusterica.experiments.coates_ng_2012._data_checks import Point, condition_checks, data_checks
+from clusterica.experiments.vinnikov_shalev_shwartz_2014 import (
+    dists,
+    init,
+    natural,
+    overcomplete,
+    rectangles,
+)
+from clusterica.experiments.vinnikov_shalev_shwartz_2014 import fig1 as four_centroids
+from clusterica.experiments.vinnikov_shalev_shwartz_2014._table1_cells import (
+    LEARNERS,
+    PAPER,
+    Cell,
+    checks,
+)
+from clusterica.experiments.vinnikov_shalev_shwartz_2014._theory_checks import (
+    checks as theory_checks,
+)
 
 SIZES = (1_000, 10_000, 100_000)
 LAW_CELLS = ("d2_m10000", "d2_m100000")
@@ -51,14 +60,14 @@ def laws():
 
     return {
         law: {
-            cell: {name: [distance] for name in p0_dists.LEARNERS}
+            cell: {name: [distance] for name in dists.LEARNERS}
             for cell, distance in zip(LAW_CELLS, distances(law), strict=True)
         }
-        for law in p0_dists.LAWS
+        for law in dists.LAWS
     }
 
 
-def params():
+def params_scores():
     return {
         "default": {"400 filters": 0.70},
         "filters": {"100": 0.66, "200": 0.68, "800": 0.72},
@@ -73,7 +82,7 @@ def params():
 SPANS = {"encoder": 0.2, "grid": 0.06, "pooling": 0.04, "learner": 0.05}
 
 
-def iris():
+def iris_values():
     def one(apart=True):
         return {
             "excess_kurtosis": -1.4,
@@ -82,7 +91,7 @@ def iris():
             "beyond_chance": True,
         }
 
-    contrasts = p2_iris.CONTRASTS
+    contrasts = iris.CONTRASTS
     return {
         **{f"min_{c}": one() for c in contrasts},
         "outliers_setosa_apart": {c: 0.9 if c == "kurtosis" else 1.0 for c in contrasts},
@@ -144,22 +153,22 @@ def measured(kurtosis, orientation):
 
 
 def learned(low_frequency, likeness, kurtosis):
-    return p1_fig1.Learned(np.zeros((1, 1)), low_frequency, likeness, kurtosis)
+    return fig1.Learned(np.zeros((1, 1)), low_frequency, likeness, kurtosis)
 
 
 def crowds(single, near_empty):
     centers = np.zeros((1, 1))
     return [
-        p1_fig4.Crowd(16, centers, 0.01, 0.0, 20.0),
-        p1_fig4.Crowd(64, centers, near_empty, single, 2.0),
+        fig4.Crowd(16, centers, 0.01, 0.0, 20.0),
+        fig4.Crowd(64, centers, near_empty, single, 2.0),
     ]
 
 
-DISTANCES = {name: {str(m): [10 / m] * 3 for m in SIZES} for name in p0_fig1.LEARNERS}
+DISTANCES = {name: {str(m): [10 / m] * 3 for m in SIZES} for name in four_centroids.LEARNERS}
 FILTERS = {"kmeans": measured(9, 0.8), "cosine": measured(9, 0.8), "random": measured(4, 0.1)}
-ANGLES = {law: {"kmeans": [1.0] * 10, "cosine": [1.0] * 10} for law in p0_overcomplete.LAWS}
+ANGLES = {law: {"kmeans": [1.0] * 10, "cosine": [1.0] * 10} for law in overcomplete.LAWS}
 RECTANGLES = {
-    law: {"kmeans": {"difference": [0.02, 0.02], "n_missed": [0, 0]}} for law in p0_rectangles.LAWS
+    law: {"kmeans": {"difference": [0.02, 0.02], "n_missed": [0, 0]}} for law in rectangles.LAWS
 }
 AXES = {"spherical_laplace": [1.0], "cosine_laplace": [1.0], "spherical_gaussian": [20.0]}
 ATOMS = {
@@ -168,12 +177,12 @@ ATOMS = {
         "orthogonal_share_found": 1.0,
         "nearest_image_cosine": 0.4,
     }
-    for kind in p1_fig3.NAMES
+    for kind in fig3.NAMES
 }
 KURTOSIS = {"centroid": 9.0, "basis": 8.0, "patch": 4.0, "random": 4.0}
 CURVES = {"sparse coding": [[0.5], [0.6], [0.7]], "soft threshold": [[0.4], [0.55], [0.7]]}
-ALL_LABELS = {m.name: 90.0 + i for i, m in enumerate(p1_table1.METHODS)}
-FEW_LABELS = {m.name: [0.75, 0.76] for m in p1_table2.METHODS}
+ALL_LABELS = {m.name: 90.0 + i for i, m in enumerate(table1.METHODS)}
+FEW_LABELS = {m.name: [0.75, 0.76] for m in table2.METHODS}
 CONDITIONS = {
     name: {"kmeans": share}
     for name, share in (
@@ -186,7 +195,7 @@ CONDITIONS = {
 
 
 def params_checks(found, spans=SPANS):
-    return p1_params.checks(found, spans, error=0.005, default={"n_filters": 400, "patch_size": 6})
+    return params.checks(found, spans, error=0.005, default={"n_filters": 400, "patch_size": 6})
 
 
 def with_bad_optimum(name):
@@ -200,18 +209,18 @@ CASES = {
     "table 1, a missed axis": (checks(table_1()), checks(with_bad_optimum("folded")), [6]),
     "table 1, random start": (checks(table_1()), checks(with_bad_optimum("random")), [7]),
     "fig 1": (
-        p0_fig1.checks(DISTANCES, SIZES),
-        p0_fig1.checks(put(DISTANCES, ("kmeans", "100000"), [0.03] * 3), SIZES),
+        four_centroids.checks(DISTANCES, SIZES),
+        four_centroids.checks(put(DISTANCES, ("kmeans", "100000"), [0.03] * 3), SIZES),
         [0, 1],
     ),
     "laws": (
-        p0_dists.checks(laws()),
-        p0_dists.checks(put(laws(), ("cauchy", "d2_m100000", "kmeans"), [0.9])),
+        dists.checks(laws()),
+        dists.checks(put(laws(), ("cauchy", "d2_m100000", "kmeans"), [0.9])),
         [4, 5],
     ),
     "laws, controls": (
-        p0_dists.checks(laws()),
-        p0_dists.checks(put(laws(), ("uniform", "d2_m100000", "cosine"), [0.01])),
+        dists.checks(laws()),
+        dists.checks(put(laws(), ("uniform", "d2_m100000", "cosine"), [0.01])),
         [6],
     ),
     "theory": (
@@ -220,78 +229,82 @@ CASES = {
         [2],
     ),
     "starts": (
-        p0_init.checks({"gaussian": [16], "rows": [14], "orthonormal": [7]}),
-        p0_init.checks({"gaussian": [16], "rows": [14], "orthonormal": [10]}),
+        init.checks({"gaussian": [16], "rows": [14], "orthonormal": [7]}),
+        init.checks({"gaussian": [16], "rows": [14], "orthonormal": [10]}),
         [1],
     ),
     "natural filters": (
-        p0_natural.checks(FILTERS),
-        p0_natural.checks({**FILTERS, "cosine": measured(5, 0.4)}),
+        natural.checks(FILTERS),
+        natural.checks({**FILTERS, "cosine": measured(5, 0.4)}),
         [2, 3],
     ),
     "overcomplete": (
-        p0_overcomplete.checks(ANGLES),
-        p0_overcomplete.checks(put(ANGLES, ("cubed", "kmeans"), [1.0] * 8 + [9.0] * 2)),
+        overcomplete.checks(ANGLES),
+        overcomplete.checks(put(ANGLES, ("cubed", "kmeans"), [1.0] * 8 + [9.0] * 2)),
         [2],
     ),
     "rectangles": (
-        p0_rectangles.checks(RECTANGLES, n_columns=100),
-        p0_rectangles.checks(
+        rectangles.checks(RECTANGLES, n_columns=100),
+        rectangles.checks(
             put(RECTANGLES, ("laplace", "kmeans"), {"difference": [0.04], "n_missed": [1]}),
             n_columns=100,
         ),
         [0, 4],
     ),
     "whitening": (
-        p1_fig1.checks(learned(0.6, 0.3, 1), learned(0.1, 0.1, 9)),
-        p1_fig1.checks(learned(0.6, 0.3, 1), learned(0.4, 0.2, 2)),
+        fig1.checks(learned(0.6, 0.3, 1), learned(0.1, 0.1, 9)),
+        fig1.checks(learned(0.6, 0.3, 1), learned(0.4, 0.2, 2)),
         [1, 2, 3],
     ),
-    "tails": (p1_fig2.checks(AXES), p1_fig2.checks({**AXES, "spherical_laplace": [4.0]}), [0]),
+    "tails": (fig2.checks(AXES), fig2.checks({**AXES, "spherical_laplace": [4.0]}), [0]),
     "atoms": (
-        p1_fig3.checks(ATOMS),
-        p1_fig3.checks(put(ATOMS, ("gabors", "random_share_found"), 0.7)),
+        fig3.checks(ATOMS),
+        fig3.checks(put(ATOMS, ("gabors", "random_share_found"), 0.7)),
         [2],
     ),
     "responses": (
-        p1_fig4.response_checks(KURTOSIS),
-        p1_fig4.response_checks({**KURTOSIS, "centroid": 5.0}),
+        fig4.response_checks(KURTOSIS),
+        fig4.response_checks({**KURTOSIS, "centroid": 5.0}),
         [0, 1, 2],
     ),
     "large patches": (
-        p1_fig4.crowd_checks(crowds(0.6, 0.1)),
-        p1_fig4.crowd_checks(crowds(0.4, 0.01)),
+        fig4.crowd_checks(crowds(0.6, 0.1)),
+        fig4.crowd_checks(crowds(0.4, 0.01)),
         [0, 1],
     ),
     "encoders": (
-        p1_fig6.checks((20, 400, 5000), CURVES),
-        p1_fig6.checks((20, 400, 5000), put(CURVES, ("soft threshold", 1), [0.65])),
+        fig6.checks((20, 400, 5000), CURVES),
+        fig6.checks((20, 400, 5000), put(CURVES, ("soft threshold", 1), [0.65])),
         [0],
     ),
     "encoders, no advantage to begin with": (
-        p1_fig6.checks((20, 400, 5000), CURVES),
-        p1_fig6.checks((20, 400, 5000), put(CURVES, ("soft threshold",), [[0.6], [0.5], [0.8]])),
+        fig6.checks((20, 400, 5000), CURVES),
+        fig6.checks((20, 400, 5000), put(CURVES, ("soft threshold",), [[0.6], [0.5], [0.8]])),
         [0, 1, 3],
     ),
     "signals": (
-        p1_fig7.checks(signals()),
-        p1_fig7.checks(put(signals(), ("color", "share_in_one_half"), 0.3)),
+        fig7.checks(signals()),
+        fig7.checks(put(signals(), ("color", "share_in_one_half"), 0.3)),
         [2],
     ),
     "settings": (
-        params_checks(params()),
-        params_checks(put(params(), ("encoder", "sigmoid"), 0.695)),
+        params_checks(params_scores()),
+        params_checks(put(params_scores(), ("encoder", "sigmoid"), 0.695)),
         [7],
     ),
-    "learners": (params_checks(params()), params_checks(params(), {**SPANS, "learner": 0.3}), [0]),
+    "learners": (
+        params_checks(params_scores()),
+        params_checks(params_scores(), {**SPANS, "learner": 0.3}),
+        [0],
+    ),
     "all labels": (
-        p1_table1.checks(ALL_LABELS),
-        p1_table1.checks({**ALL_LABELS, "1 layer, 4800 maps": 79.0}),
+        table1.checks(ALL_LABELS),
+        table1.checks({**ALL_LABELS, "1 layer, 4800 maps": 79.0}),
         [1, 2],
     ),
     "few labels": (
-        p1_table2.checks(FEW_LABELS),
-        p1_table2.checks({**FEW_LABELS, "1 layer, 1600 maps": [0.62, 0.63]}),
+        table2.checks(FEW_LABELS),
+        table2.checks({**FEW_LABELS, "1 layer, 1600 maps": [0.62, 0.63]}),
         [0, 2],
     ),
     "conditions": (
@@ -300,8 +313,8 @@ CASES = {
         [0],
     ),
     "iris": (
-        p2_iris.checks(iris()),
-        p2_iris.checks(put(iris(), ("min_kurtosis", "cluster_sizes"), [51, 99])),
+        iris.checks(iris_values()),
+        iris.checks(put(iris_values(), ("min_kurtosis", "cluster_sizes"), [51, 99])),
         [0],
     ),
 }

@@ -6,8 +6,14 @@ import numpy as np
 import pytest
 
 from clusterica.cluster import KMeans
-from clusterica.experiments import p0_table1, run
-from clusterica.experiments.p0_table1 import LEARNERS, Cell, _fit_draw, laplace_rows
+from clusterica.experiments import run
+from clusterica.experiments.vinnikov_shalev_shwartz_2014 import table1 as p0_table1
+from clusterica.experiments.vinnikov_shalev_shwartz_2014.table1 import (
+    LEARNERS,
+    Cell,
+    _fit_draw,
+    laplace_rows,
+)
 
 pytest.importorskip("matplotlib")
 

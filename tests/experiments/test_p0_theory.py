@@ -8,8 +8,8 @@ from scipy import stats
 
 from clusterica.experiments import run
 from clusterica.experiments._bands import Band, band
-from clusterica.experiments.p0_fig1 import fit
-from clusterica.experiments.p0_theory import draw_u_lap, objective
+from clusterica.experiments.vinnikov_shalev_shwartz_2014.fig1 import fit
+from clusterica.experiments.vinnikov_shalev_shwartz_2014.theory import draw_u_lap, objective
 
 pytest.importorskip("matplotlib")
 

@@ -7,12 +7,12 @@ import pytest
 
 from clusterica.datasets import make_sparse_images
 from clusterica.experiments import Context, run
-from clusterica.experiments import p1_data as data_module
 from clusterica.experiments._measures import nearest_cosines
-from clusterica.experiments._p1_sparse_coding import learn_sparse_code
 from clusterica.experiments._patches import PatchSource
-from clusterica.experiments.p1_data import Grid, Point, growth
-from clusterica.experiments.p1_fig7 import half_energy
+from clusterica.experiments.coates_ng_2012 import data as data_module
+from clusterica.experiments.coates_ng_2012._sparse_coding import learn_sparse_code
+from clusterica.experiments.coates_ng_2012.data import Grid, Point, growth
+from clusterica.experiments.coates_ng_2012.fig7 import half_energy
 from clusterica.preprocessing import Whitener
 
 pytest.importorskip("matplotlib")

@@ -22,7 +22,7 @@ from clusterica.experiments._recognition import (
     rows_of,
     stl10,
 )
-from clusterica.experiments.p1_params import GaussianFilters, _validation_split
+from clusterica.experiments.coates_ng_2012.params import GaussianFilters, _validation_split
 from clusterica.images import ImageFeatures
 from clusterica.linear import LinearSVC
 

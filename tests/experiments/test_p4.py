@@ -5,7 +5,8 @@ import pytest
 
 import clusterica
 from clusterica.experiments import Context, run
-from clusterica.experiments._p4_methods import (
+from clusterica.experiments._recognition import Constants, stl10
+from clusterica.experiments.xiao_zhu_zhao_2013._methods import (
     NAMES,
     SLOW,
     Setting,
@@ -13,15 +14,14 @@ from clusterica.experiments._p4_methods import (
     describe,
     make_features,
 )
-from clusterica.experiments._p4_notes import (
+from clusterica.experiments.xiao_zhu_zhao_2013._notes import (
     figures_check,
     median_similarities,
     order_check,
     similarity_note,
 )
-from clusterica.experiments._p4_sweep import always_better_check, best_place_check
-from clusterica.experiments._recognition import Constants, stl10
-from clusterica.experiments.p4_fig5 import _contrast
+from clusterica.experiments.xiao_zhu_zhao_2013._sweep import always_better_check, best_place_check
+from clusterica.experiments.xiao_zhu_zhao_2013.fig5 import _contrast
 from clusterica.ica import DiscriminativeRICA
 
 pytest.importorskip("matplotlib")

@@ -5,19 +5,33 @@ from __future__ import annotations
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
 from clusterica.cli._console import show_table
 from clusterica.cli._running import ready, run_watched
-from clusterica.experiments import available
+from clusterica.experiments import Experiment, available
 
 
 def list_experiments() -> None:
-    """Print the experiments by name, with their papers."""
-    rows = [
-        (entry.name, entry.title, entry.paper, " ".join(f"--{option}" for option in entry.options))
-        for entry in available()
-    ]
-    show_table(Console(highlight=False), rows, ("Name", "What", "Paper", "Options"))
+    """Print the experiments, paper by paper, with the time and what a full run needs."""
+    console = Console(highlight=False)
+    groups: dict[str, list[Experiment]] = {}
+    for entry in available():
+        groups.setdefault(entry.group, []).append(entry)
+    for group, entries in groups.items():
+        console.print(f"\n[bold]{escape(group)}[/]", soft_wrap=True)
+        table = Table(box=None, show_header=False, pad_edge=False)
+        for entry in entries:
+            table.add_row(entry.name, escape(entry.title), _time(entry), escape(entry.needs))
+        console.print(table)
+    console.print("\nTimes are those of full runs; --quick takes a minute or two at most.")
+
+
+def _time(entry: Experiment) -> str:
+    if entry.minutes is None:
+        return ""
+    return f"{entry.minutes:.0f} min" if entry.minutes >= 1 else "under 1 min"
 
 
 def run_one(

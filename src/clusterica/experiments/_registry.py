@@ -1,11 +1,11 @@
-"""The experiments by name; a module named like ``p1_fig1`` in this package registers its own."""
+"""The experiments by name. Each paper has a folder here, and each of its tables and figures a module."""
 
 from __future__ import annotations
 
 import difflib
 import importlib
 import pkgutil
-import re
+import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -34,6 +34,16 @@ class Experiment(NamedTuple):
     """Whether it makes pictures, and so needs matplotlib."""
     options: tuple[str, ...] = ()
     """Which of "data", "device" and "rows" it takes."""
+    needs: str = ""
+    """Data sets and hardware that a full run needs, in words."""
+    minutes: float | None = None
+    """How long a full run took there."""
+
+    @property
+    def group(self) -> str:
+        """Authors, year and title of the paper, for lists: what the folder of the experiment says."""
+        package = self.run.__module__.rpartition(".")[0]
+        return (sys.modules[package].__doc__ or package).strip().rstrip(".")
 
 
 def experiment(
@@ -44,6 +54,8 @@ def experiment(
     claim: str,
     draws: bool = True,
     options: tuple[str, ...] = (),
+    needs: str = "",
+    minutes: float | None = None,
 ) -> Callable[[Run], Run]:
     """Register the decorated function as an experiment.
 
@@ -61,6 +73,10 @@ def experiment(
         Whether it makes pictures, and so needs matplotlib.
     options : tuple of str, default=()
         Which of "data", "device" and "rows" (a long table, computed row by row) it takes.
+    needs : str, default=""
+        Data sets and hardware that a full run needs, in words.
+    minutes : float, default=None
+        How long a full run took there.
 
     Returns
     -------
@@ -75,7 +91,9 @@ def experiment(
                 f"experiment {name!r} is already registered by {known.run.__module__}; "
                 "give the new one another name."
             )
-        _registered[name.lower()] = Experiment(name, title, paper, claim, run, draws, options)
+        _registered[name.lower()] = Experiment(
+            name, title, paper, claim, run, draws, options, needs, minutes
+        )
         return run
 
     return register
@@ -90,9 +108,11 @@ def available() -> tuple[Experiment, ...]:
         Sorted by name.
     """
     package = importlib.import_module("clusterica.experiments")
-    for module in pkgutil.iter_modules(package.__path__):
-        if re.match(r"p\d+_", module.name):
-            importlib.import_module(f"clusterica.experiments.{module.name}")
+    for paper in pkgutil.iter_modules(package.__path__, "clusterica.experiments."):
+        if paper.ispkg:
+            for module in pkgutil.iter_modules(importlib.import_module(paper.name).__path__):
+                if not module.name.startswith("_"):
+                    importlib.import_module(f"{paper.name}.{module.name}")
     return tuple(sorted(_registered.values(), key=lambda entry: entry.name))
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from sklearn.base import clone
 
 from clusterica.arrays import to_host
-from clusterica.experiments._p4_methods import NAMES, STEPLESS, Setting, candidates
 from clusterica.experiments._result import Check
+from clusterica.experiments.xiao_zhu_zhao_2013._methods import NAMES, STEPLESS, Setting, candidates
 from clusterica.images import sample_patches
 from clusterica.ops.kernels import make_kernel
 from clusterica.ops.linalg import unit_rows

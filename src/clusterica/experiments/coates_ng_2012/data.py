@@ -17,7 +17,10 @@ from clusterica.cluster import SphericalKMeans
 from clusterica.datasets import make_sparse_images
 from clusterica.experiments._context import Context
 from clusterica.experiments._measures import nearest_cosines
-from clusterica.experiments._p1_data_checks import (
+from clusterica.experiments._panels import side_by_side
+from clusterica.experiments._registry import experiment
+from clusterica.experiments._result import Picture, Result
+from clusterica.experiments.coates_ng_2012._data_checks import (
     Curves,
     Point,
     condition_checks,
@@ -26,11 +29,8 @@ from clusterica.experiments._p1_data_checks import (
     first_half,
     in_seconds,
 )
-from clusterica.experiments._p1_sparse_coding import learn_sparse_code
-from clusterica.experiments._p1_tools import place
-from clusterica.experiments._panels import side_by_side
-from clusterica.experiments._registry import experiment
-from clusterica.experiments._result import Picture, Result
+from clusterica.experiments.coates_ng_2012._sparse_coding import learn_sparse_code
+from clusterica.experiments.coates_ng_2012._tools import place
 from clusterica.preprocessing import Whitener
 
 FOUND = 0.9  # |cos| from which an atom counts as found

@@ -45,6 +45,7 @@ LEARNERS = {"kmeans": "K-means", "cosine": "Cosine K-means", "random": "Random f
     paper="Vinnikov & Shalev-Shwartz 2014, section 6.3 and figure 4",
     claim="On natural 10-by-10 patches, Cluster-ICA learns oriented edge filters with sparse responses.",
     options=("data",),
+    needs="BSDS500",
 )
 def run(ctx: Context) -> Result:
     """Learn filters with both clusterers and measure them beside random ones."""

@@ -70,6 +70,7 @@ METHODS = (
     claim="One layer of 1600 filters reaches 78.3 % on CIFAR-10, 4800 filters 80.6 %.",
     draws=False,
     options=("data", "device", "rows"),
+    needs="CIFAR-10, a GPU",
 )
 def run(ctx: Context) -> Result:
     """Train and score every method."""

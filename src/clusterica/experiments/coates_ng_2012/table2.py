@@ -77,6 +77,7 @@ METHODS = (
     claim="With 400 labels a class one layer of 1600 filters reaches 64.6 %, and more filters do not help.",
     draws=False,
     options=("data", "device", "rows"),
+    needs="CIFAR-10, a GPU",
 )
 def run(ctx: Context) -> Result:
     """Learn filters once for each method, and train a classifier for every draw of labels."""

@@ -78,6 +78,7 @@ class GaussianFilters(BaseEstimator):
     claim="Settings such as pooling and encoder can matter more than the learning algorithm, and more "
     "centroids almost always help.",
     options=("data", "device"),
+    needs="CIFAR-10, a GPU",
 )
 def run(ctx: Context) -> Result:
     """Train and score one setting after the other."""

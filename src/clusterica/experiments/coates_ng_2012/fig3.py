@@ -15,10 +15,10 @@ from clusterica.cluster import SphericalKMeans
 from clusterica.datasets import make_sparse_images
 from clusterica.experiments._context import Context
 from clusterica.experiments._measures import match_columns, nearest_cosines
-from clusterica.experiments._p1_tools import draw_tiles, panel_grid, place
 from clusterica.experiments._panels import side_by_side
 from clusterica.experiments._registry import experiment
 from clusterica.experiments._result import Check, Picture, Result
+from clusterica.experiments.coates_ng_2012._tools import draw_tiles, panel_grid, place
 from clusterica.preprocessing import Whitener
 
 FOUND = 0.9  # |cos| from which an atom counts as found

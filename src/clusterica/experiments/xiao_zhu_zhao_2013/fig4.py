@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from clusterica.experiments._context import Context
-from clusterica.experiments._p4_methods import Setting
-from clusterica.experiments._p4_sweep import Curves, Point, best_place_check, sweep
 from clusterica.experiments._registry import experiment
 from clusterica.experiments._result import Check, Result
+from clusterica.experiments.xiao_zhu_zhao_2013._methods import Setting
+from clusterica.experiments.xiao_zhu_zhao_2013._sweep import Curves, Point, best_place_check, sweep
 
 METHODS = ("kRICA", "d-kRICA")
 NOTE = (
@@ -21,6 +21,7 @@ NOTE = (
     paper="Xiao, Zhu & Zhao, kernel reconstruction ICA (P4), figure 4",
     claim="The best γ of the Gaussian kernel is 0.1.",
     options=("data", "device", "rows"),
+    needs="STL-10, a GPU",
 )
 def run(ctx: Context) -> Result:
     """Score both methods with every width."""

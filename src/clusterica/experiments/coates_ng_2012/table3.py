@@ -56,6 +56,7 @@ QUOTED = (
     claim="One layer of 1600 filters reaches 54.5 % on STL-10, and 4800 filters do no better.",
     draws=False,
     options=("data", "device", "rows"),
+    needs="STL-10, a GPU",
 )
 def run(ctx: Context) -> Result:
     """Learn filters once for each row, and train a classifier for every fold."""

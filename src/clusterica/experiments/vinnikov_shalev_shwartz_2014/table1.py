@@ -15,7 +15,10 @@ from clusterica.cluster import CosineKMeans, KMeans
 from clusterica.experiments._bands import band
 from clusterica.experiments._context import Context
 from clusterica.experiments._measures import peak_memory
-from clusterica.experiments._p0_table1_cells import (
+from clusterica.experiments._panels import side_by_side
+from clusterica.experiments._registry import experiment
+from clusterica.experiments._result import Picture, Result
+from clusterica.experiments.vinnikov_shalev_shwartz_2014._table1_cells import (
     BAD,
     LEARNERS,
     PAPER,
@@ -24,9 +27,6 @@ from clusterica.experiments._p0_table1_cells import (
     Learner,
     checks,
 )
-from clusterica.experiments._panels import side_by_side
-from clusterica.experiments._registry import experiment
-from clusterica.experiments._result import Picture, Result
 from clusterica.ica import ClusterICA
 from clusterica.ica._fold import fold
 from clusterica.metrics import recovery_distance

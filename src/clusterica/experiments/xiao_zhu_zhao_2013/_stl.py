@@ -9,8 +9,8 @@ import numpy as np
 
 from clusterica.arrays import to_host
 from clusterica.experiments._context import Context
-from clusterica.experiments._p4_methods import accuracy_cell, few_steps, share_dead
 from clusterica.experiments._recognition import Labeled, rows_of, save_classifier
+from clusterica.experiments.xiao_zhu_zhao_2013._methods import accuracy_cell, few_steps, share_dead
 from clusterica.images import ImageFeatures
 from clusterica.linear import LinearSVC
 

@@ -12,7 +12,10 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from clusterica.arrays import namespace_of
 from clusterica.cluster import KMeans
 from clusterica.experiments._context import Context
-from clusterica.experiments._p4_methods import (
+from clusterica.experiments._recognition import POOLINGS, Constants, stl10
+from clusterica.experiments._registry import experiment
+from clusterica.experiments._result import Check, Result
+from clusterica.experiments.xiao_zhu_zhao_2013._methods import (
     SUPERVISED,
     Setting,
     accuracy_cell,
@@ -22,7 +25,7 @@ from clusterica.experiments._p4_methods import (
     is_slow,
     make_features,
 )
-from clusterica.experiments._p4_notes import (
+from clusterica.experiments.xiao_zhu_zhao_2013._notes import (
     SEEN_LABELS_NOTE,
     codes_note,
     figures_check,
@@ -30,10 +33,7 @@ from clusterica.experiments._p4_notes import (
     order_check,
     similarity_note,
 )
-from clusterica.experiments._p4_stl import FoldScores, folds_note, score_folds
-from clusterica.experiments._recognition import POOLINGS, Constants, stl10
-from clusterica.experiments._registry import experiment
-from clusterica.experiments._result import Check, Result
+from clusterica.experiments.xiao_zhu_zhao_2013._stl import FoldScores, folds_note, score_folds
 from clusterica.images import ImageFeatures
 
 NOTE = (
@@ -93,6 +93,7 @@ class Pixels(TransformerMixin, BaseEstimator):
     claim="With 1600 filters kRICA (55.2 %) beats RICA (51.4 %), and d-kRICA both (56.9 %).",
     draws=False,
     options=("data", "device", "rows"),
+    needs="STL-10, a GPU",
 )
 def run(ctx: Context) -> Result:
     """Make all kinds of features and train a head for every fold."""

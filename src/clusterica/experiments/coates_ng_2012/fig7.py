@@ -13,10 +13,10 @@ from clusterica.arrays import to_host
 from clusterica.cluster import SphericalKMeans
 from clusterica.experiments._context import Context
 from clusterica.experiments._measures import excess_kurtosis
-from clusterica.experiments._p1_tools import GAP, draw_tiles, panel_grid, place
 from clusterica.experiments._patches import PatchSource
 from clusterica.experiments._registry import experiment
 from clusterica.experiments._result import Check, Picture, Result
+from clusterica.experiments.coates_ng_2012._tools import GAP, draw_tiles, panel_grid, place
 from clusterica.preprocessing import ContrastNormalizer, Whitener
 
 NEARLY_ALL = 0.9  # share of the centroids that has to use one half only
@@ -55,6 +55,7 @@ class Joint(NamedTuple):
     claim="On pairs of independent patches each centroid uses one half of the input, at the price of more "
     "data than each half alone would need; on two weakly related signals few centroids use both.",
     options=("data", "device"),
+    needs="BSDS500",
 )
 def run(ctx: Context) -> Result:
     """Cluster pairs of patches, and pairs of luminance and colour."""

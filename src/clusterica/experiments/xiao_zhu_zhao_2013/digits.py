@@ -13,10 +13,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from clusterica.experiments._context import Context
-from clusterica.experiments._p4_methods import few_steps
 from clusterica.experiments._recognition import percent
 from clusterica.experiments._registry import experiment
 from clusterica.experiments._result import Result
+from clusterica.experiments.xiao_zhu_zhao_2013._methods import few_steps
 from clusterica.ica import RICA, DiscriminativeKernelRICA, DiscriminativeRICA, KernelRICA
 from clusterica.ops.code import split_signs
 from clusterica.ops.kernels import median_gamma

@@ -11,9 +11,9 @@ from sklearn.decomposition import FastICA
 
 from clusterica.datasets import photo_patches
 from clusterica.experiments._context import Context
-from clusterica.experiments._p4_methods import few_steps
 from clusterica.experiments._registry import experiment
 from clusterica.experiments._result import Result
+from clusterica.experiments.xiao_zhu_zhao_2013._methods import few_steps
 from clusterica.ica import RICA, KernelRICA
 from clusterica.metrics import amari_distance
 from clusterica.ops.kernels import median_gamma

@@ -73,6 +73,7 @@ class Fit(NamedTuple):
     claim="Started from both signs of a random orthonormal basis, K-means on natural patches learns "
     "fewer noisy filters than from a random start.",
     options=("data",),
+    needs="BSDS500",
 )
 def run(ctx: Context) -> Result:
     """Fit K-means from every start, several times, and count noisy filters."""

@@ -10,8 +10,14 @@ import numpy as np
 
 from clusterica.arrays import namespace_of, to_host
 from clusterica.experiments._context import Context
-from clusterica.experiments._p4_caltech import RESIZED, Pictures, caltech
-from clusterica.experiments._p4_methods import (
+from clusterica.experiments._recognition import (
+    Constants,
+    choose_constants,
+)
+from clusterica.experiments._registry import experiment
+from clusterica.experiments._result import Result
+from clusterica.experiments.xiao_zhu_zhao_2013._caltech import RESIZED, Pictures, caltech
+from clusterica.experiments.xiao_zhu_zhao_2013._methods import (
     Setting,
     candidates,
     cells,
@@ -23,19 +29,13 @@ from clusterica.experiments._p4_methods import (
     most_dead,
     share_dead,
 )
-from clusterica.experiments._p4_notes import (
+from clusterica.experiments.xiao_zhu_zhao_2013._notes import (
     SEEN_LABELS_NOTE,
     codes_note,
     median_similarities,
     method_checks,
     similarity_note,
 )
-from clusterica.experiments._recognition import (
-    Constants,
-    choose_constants,
-)
-from clusterica.experiments._registry import experiment
-from clusterica.experiments._result import Result
 from clusterica.images import ImageFeatures
 from clusterica.linear import LinearSVC
 
@@ -130,6 +130,7 @@ class Score(NamedTuple):
     claim="With 1020 filters of 10 x 10 kRICA (68.2 %) beats RICA (67.1 %), and d-kRICA both (71.3 %).",
     draws=False,
     options=("data", "device", "rows"),
+    needs="Caltech-101, a GPU",
 )
 def run(ctx: Context) -> Result:
     """Train and score every method."""

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from clusterica.experiments._context import Context
-from clusterica.experiments._p4_methods import Setting
-from clusterica.experiments._p4_sweep import (
+from clusterica.experiments._registry import experiment
+from clusterica.experiments._result import Check, Result
+from clusterica.experiments.xiao_zhu_zhao_2013._methods import Setting
+from clusterica.experiments.xiao_zhu_zhao_2013._sweep import (
     Curves,
     Point,
     always_better_check,
     best_place_check,
     sweep,
 )
-from clusterica.experiments._registry import experiment
-from clusterica.experiments._result import Check, Result
 
 METHODS = ("DRICA", "d-RICA", "d-kRICA")
 
@@ -23,6 +23,7 @@ METHODS = ("DRICA", "d-RICA", "d-kRICA")
     paper="Xiao, Zhu & Zhao, kernel reconstruction ICA (P4), figure 3",
     claim="d-kRICA does best at α = 0.1; d-RICA is better than DRICA over a wide range.",
     options=("data", "device", "rows"),
+    needs="STL-10, a GPU",
 )
 def run(ctx: Context) -> Result:
     """Score the supervised methods with every weight."""

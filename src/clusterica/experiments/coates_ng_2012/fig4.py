@@ -15,12 +15,12 @@ from clusterica.arrays import to_host
 from clusterica.cluster import SphericalKMeans
 from clusterica.experiments._context import Context
 from clusterica.experiments._measures import excess_kurtosis
-from clusterica.experiments._p1_sparse_coding import learn_sparse_code
-from clusterica.experiments._p1_tools import draw_tiles, place
 from clusterica.experiments._panels import side_by_side
 from clusterica.experiments._patches import PatchSource
 from clusterica.experiments._registry import experiment
 from clusterica.experiments._result import Check, Picture, Result
+from clusterica.experiments.coates_ng_2012._sparse_coding import learn_sparse_code
+from clusterica.experiments.coates_ng_2012._tools import draw_tiles, place
 from clusterica.preprocessing import ContrastNormalizer, Whitener
 
 ALIKE = 0.7  # times the kurtosis of sparse coding from which a centroid's is similar or larger
@@ -68,6 +68,7 @@ class Crowd(NamedTuple):
     claim="As filters, centroids have responses as sparse as those of sparse coding, and much sparser than "
     "those of patches and random filters. On 64-by-64 patches most clusters are a single patch.",
     options=("data", "device"),
+    needs="BSDS500",
 )
 def run(ctx: Context) -> Result:
     """Compare responses of four kinds of filters, and clusters of patches of several sizes."""

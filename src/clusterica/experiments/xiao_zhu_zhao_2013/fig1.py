@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from clusterica.experiments._context import Context
-from clusterica.experiments._p4_methods import Setting, candidates
-from clusterica.experiments._p4_sweep import Curves, Point, always_better_check, sweep
 from clusterica.experiments._registry import experiment
 from clusterica.experiments._result import Check, Result
+from clusterica.experiments.xiao_zhu_zhao_2013._methods import Setting, candidates
+from clusterica.experiments.xiao_zhu_zhao_2013._sweep import (
+    Curves,
+    Point,
+    always_better_check,
+    sweep,
+)
 
 METHODS = ("K-means", "RICA", "DRICA", "d-RICA", "kRICA", "d-kRICA")
 
@@ -18,6 +23,7 @@ METHODS = ("K-means", "RICA", "DRICA", "d-RICA", "kRICA", "d-kRICA")
     claim="Accuracy rises with the size of the basis up to 1600, slightly from 800 on; d-kRICA is best "
     "all the way.",
     options=("data", "device", "rows"),
+    needs="STL-10, a GPU",
 )
 def run(ctx: Context) -> Result:
     """Score every method with every number of filters."""

@@ -13,11 +13,11 @@ from scipy import stats
 
 from clusterica.cluster import CosineKMeans, KMeans
 from clusterica.datasets import make_sparse_sources
-from clusterica.experiments import _p0_theory_pictures as pictures
 from clusterica.experiments._context import Context
-from clusterica.experiments._p0_theory_checks import checks
 from clusterica.experiments._registry import experiment
 from clusterica.experiments._result import Result
+from clusterica.experiments.vinnikov_shalev_shwartz_2014 import _theory_pictures as pictures
+from clusterica.experiments.vinnikov_shalev_shwartz_2014._theory_checks import checks
 from clusterica.metrics import recovery_distance
 from clusterica.preprocessing import Whitener
 

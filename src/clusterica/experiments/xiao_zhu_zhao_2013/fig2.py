@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from clusterica.experiments._context import Context
-from clusterica.experiments._p4_methods import Setting
-from clusterica.experiments._p4_sweep import (
+from clusterica.experiments._registry import experiment
+from clusterica.experiments._result import Check, Result
+from clusterica.experiments.xiao_zhu_zhao_2013._methods import Setting
+from clusterica.experiments.xiao_zhu_zhao_2013._sweep import (
     Curves,
     Point,
     always_better_check,
     best_place_check,
     sweep,
 )
-from clusterica.experiments._registry import experiment
-from clusterica.experiments._result import Check, Result
 
 METHODS = ("RICA", "kRICA")
 
@@ -23,6 +23,7 @@ METHODS = ("RICA", "kRICA")
     paper="Xiao, Zhu & Zhao, kernel reconstruction ICA (P4), figure 2",
     claim="kRICA does best at λ = 0.01, and better than RICA at every λ.",
     options=("data", "device", "rows"),
+    needs="STL-10, a GPU",
 )
 def run(ctx: Context) -> Result:
     """Score both methods with every weight."""

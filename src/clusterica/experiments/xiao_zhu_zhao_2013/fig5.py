@@ -7,18 +7,22 @@ from typing import Any
 import numpy as np
 
 from clusterica.experiments._context import Context
-from clusterica.experiments._p4_caltech import RESIZED, caltech
-from clusterica.experiments._p4_methods import (
+from clusterica.experiments._panels import side_by_side
+from clusterica.experiments._recognition import Constants
+from clusterica.experiments._registry import experiment
+from clusterica.experiments._result import Check, Picture, Result
+from clusterica.experiments.xiao_zhu_zhao_2013._caltech import RESIZED, caltech
+from clusterica.experiments.xiao_zhu_zhao_2013._methods import (
     Setting,
     few_steps,
     make_features,
     share_dead,
 )
-from clusterica.experiments._p4_notes import PENALTY_NOTE, median_similarities, similarity_note
-from clusterica.experiments._panels import side_by_side
-from clusterica.experiments._recognition import Constants
-from clusterica.experiments._registry import experiment
-from clusterica.experiments._result import Check, Picture, Result
+from clusterica.experiments.xiao_zhu_zhao_2013._notes import (
+    PENALTY_NOTE,
+    median_similarities,
+    similarity_note,
+)
 
 NOTE = (
     "Euclidean distances between standardised features of 30 images of each of three classes, of which "
@@ -48,6 +52,7 @@ CLASSES = ("Faces_easy", "Leopards", "Motorbikes")
     claim="The distances of kRICA's features show the classes as blocks better than those of RICA, and "
     "those of d-kRICA best.",
     options=("data",),
+    needs="Caltech-101",
 )
 def run(ctx: Context) -> Result:
     """Learn each method from the 90 images, and draw the distances of their features."""

@@ -10,26 +10,6 @@ import numpy as np
 
 from clusterica.cluster import KMeans
 from clusterica.experiments._context import Context
-from clusterica.experiments._p4_methods import (
-    SLOW,
-    Setting,
-    candidates,
-    cells,
-    describe,
-    few_steps,
-    first_columns,
-    is_slow,
-    make_features,
-    most_dead,
-    share_dead,
-)
-from clusterica.experiments._p4_notes import (
-    codes_note,
-    figures_check,
-    median_similarities,
-    method_checks,
-    similarity_note,
-)
 from clusterica.experiments._recognition import (
     Constants,
     Labeled,
@@ -45,6 +25,26 @@ from clusterica.experiments._recognition import (
 )
 from clusterica.experiments._registry import experiment
 from clusterica.experiments._result import Result
+from clusterica.experiments.xiao_zhu_zhao_2013._methods import (
+    SLOW,
+    Setting,
+    candidates,
+    cells,
+    describe,
+    few_steps,
+    first_columns,
+    is_slow,
+    make_features,
+    most_dead,
+    share_dead,
+)
+from clusterica.experiments.xiao_zhu_zhao_2013._notes import (
+    codes_note,
+    figures_check,
+    median_similarities,
+    method_checks,
+    similarity_note,
+)
 from clusterica.images import ImageFeatures
 
 NOTE = (
@@ -155,6 +155,7 @@ SLOWEST = "KSR"
     claim="With 4000 filters kRICA (83.4 %) beats RICA (81.4 %), and d-kRICA both (84.5 %).",
     draws=False,
     options=("data", "device", "rows"),
+    needs="CIFAR-10, a GPU",
 )
 def run(ctx: Context) -> Result:
     """Train and score every method."""

@@ -9,17 +9,27 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from clusterica.experiments._context import Context
-from clusterica.experiments._p4_methods import KERNEL, SUPERVISED, Setting, make_features
-from clusterica.experiments._p4_notes import (
+from clusterica.experiments._panels import side_by_side
+from clusterica.experiments._recognition import Constants, stl10
+from clusterica.experiments._result import Check, Picture, Result
+from clusterica.experiments.xiao_zhu_zhao_2013._methods import (
+    KERNEL,
+    SUPERVISED,
+    Setting,
+    make_features,
+)
+from clusterica.experiments.xiao_zhu_zhao_2013._notes import (
     PENALTY_NOTE,
     median_similarities,
     similarity_note,
     steps_in_words,
 )
-from clusterica.experiments._p4_stl import FoldScores, folds_note, score_cell, score_folds
-from clusterica.experiments._panels import side_by_side
-from clusterica.experiments._recognition import Constants, stl10
-from clusterica.experiments._result import Check, Picture, Result
+from clusterica.experiments.xiao_zhu_zhao_2013._stl import (
+    FoldScores,
+    folds_note,
+    score_cell,
+    score_folds,
+)
 
 NOTE = (
     "{n_patches:,} patches, {n_filters} filters where their number is not varied, one patch in {stride} "

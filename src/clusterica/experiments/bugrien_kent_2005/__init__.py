@@ -1,0 +1,1 @@
+"""Bugrien & Kent 2005: independent component analysis, an approach to clustering."""

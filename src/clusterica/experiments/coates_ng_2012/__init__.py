@@ -1,0 +1,1 @@
+"""Coates & Ng 2012: learning feature representations with K-means."""

@@ -1,0 +1,1 @@
+"""Xiao, Zhu & Zhao 2013: kernel reconstruction ICA for sparse representation."""
