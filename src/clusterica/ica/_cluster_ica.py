@@ -14,7 +14,6 @@ from sklearn.base import (
     clone,
 )
 from sklearn.callback import CallbackSupportMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from clusterica.arrays import (
@@ -31,10 +30,11 @@ from clusterica.arrays._namespace import Array
 from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
 from clusterica.ica._centroids import centroids_of, prepared, white_rows, white_rows_in_float32
 from clusterica.ica._fold import fold, fold_overcomplete
-from clusterica.ica._likelihood import check_density, maximize_likelihood
+from clusterica.ica._likelihood import check_density
+from clusterica.ica._refine import WhiteSpace, refine, white_space
 from clusterica.ica._whitening import fit_whitener, warn_of_few_rows
-from clusterica.ops.contrast import Contrast, SmoothedLaplace
-from clusterica.ops.linalg import combine, polar_factor, project, unit_rows
+from clusterica.ops.contrast import Contrast
+from clusterica.ops.linalg import combine, project, unit_rows
 from clusterica.ops.moments import response_moments, winning_energies
 from clusterica.ops.pursuit import orient
 from clusterica.optim import Progress, fit_progress
@@ -177,7 +177,7 @@ class ClusterICA(
         *,
         clusterer: Any = None,
         whitener: Whitener | None = None,
-        refine: str | Contrast | None = None,
+        refine: str | Contrast | None = "ml",
         cluster_rows: int | None = None,
         max_iter: int = 100,
         random_state: Any = None,
@@ -209,9 +209,19 @@ class ClusterICA(
         with worker_pool():
             progress = fit_progress(self, 2, X=X, y=y)
             self.whitener_ = self._fit_whitener(X, rows)
-            C = self._cluster(X, rows, rng, progress)
-            found = self._unmixing(rows, C, contrast, progress)
-            self._set_components(rows, found)
+            space = self._space_to_refine()
+            Y, C = self._cluster(X, rows, rng, progress, is_start=space is not None)
+            if space is None:
+                T, back = self._white_space()
+                self.n_iter_ = getattr(self.clusterer_, "n_iter_", 1)
+                self.objective_history_ = np.empty(0)
+                found = Unmixing(C @ T, back @ C.T)
+            else:
+                settings = {"contrast": contrast, "max_iter": self.max_iter}
+                refined = refine(rows, Y, C, space=space, rng=rng, progress=progress, **settings)
+                self.n_iter_, self.objective_history_ = refined.n_iter, np.array(refined.history)
+                found = Unmixing(refined.filters, np.linalg.pinv(refined.filters))
+            self._set_components(rows, found, is_refined=space is not None)
         progress.end()
         return self
 
@@ -294,21 +304,37 @@ class ClusterICA(
             return n_white
         return n
 
+    def _space_to_refine(self) -> WhiteSpace | None:
+        """Return the white space that refine works in; None where the centroids are the answer."""
+        if self.refine is None:
+            return None
+        n_white, n_lines = self.whitener_.n_components_, self._count_lines(self.whitener_)
+        space = white_space(self.whitener_)
+        if n_lines == n_white and space is not None:
+            return space
+        if isinstance(self.refine, str):
+            return None
+        if n_lines == n_white:
+            raise ValueError(
+                f"refine={self.refine!r} needs white data without constant directions, and the data varies in "
+                f"{self.whitener_.rank_} of {n_white}; use refine=None, or a whitener that leaves them out, such as "
+                "Whitener('pca', eps=0.0)"
+            )
+        remedy = f"n_components={n_white}"
+        if n_lines < n_white:
+            remedy = f"whitener=Whitener('pca', eps=..., n_components={n_lines})"
+        raise ValueError(
+            f"refine={self.refine!r} needs as many sources as the white data has dimensions, and "
+            f"n_components={n_lines} differs from {n_white}; use refine=None, or {remedy}"
+        )
+
     def _cluster(
-        self, X: Any, rows: Rows, rng: np.random.Generator, progress: Progress
-    ) -> np.ndarray:
-        """Return the directions of the sources in the white space, shape (n_sources, n_white)."""
+        self, X: Any, rows: Rows, rng: np.random.Generator, progress: Progress, *, is_start: bool
+    ) -> tuple[Array, np.ndarray]:
+        """Return the white rows that were clustered, and directions of sources, (n_sources, n_white)."""
         n_white = self.whitener_.n_components_
         n_lines = self._count_lines(self.whitener_)
-        if self.refine is not None and n_lines != n_white:
-            remedy = f"or n_components={n_white}"
-            if n_lines < n_white:
-                remedy = f"or whitener=Whitener('pca', eps=..., n_components={n_lines})"
-            raise ValueError(
-                f"refine needs as many sources as the white data has dimensions, and n_components={n_lines} "
-                f"differs from {n_white}; use refine=None, {remedy}"
-            )
-        n_rows = self._count_cluster_rows(rows, n_lines)
+        n_rows = self._count_cluster_rows(rows, n_lines, is_start=is_start)
         if n_rows < 2 * n_lines:
             given, more = ("n_samples", "give more rows")
             if n_rows < rows.n_rows:
@@ -319,8 +345,7 @@ class ClusterICA(
             )
         n_init = 1 if n_lines <= n_white else _OVERCOMPLETE_STARTS
         clusterer = prepared(self.clusterer, n_clusters=2 * n_lines, n_init=n_init, rng=rng)
-        is_start = self.refine is not None and self.cluster_rows is None
-        if is_start and rows.on_host and rows.indexable:
+        if is_start and self.cluster_rows is None and rows.on_host and rows.indexable:
             Y = white_rows_in_float32(rows, self.whitener_, n_rows, rng)
         else:
             Y = white_rows(X, rows, self.whitener_, n_rows, clusterer, rng)
@@ -331,14 +356,8 @@ class ClusterICA(
         self.filter_centroids_ = rows.learned(centroids @ T)
         self.mixing_centroids_ = rows.learned(centroids @ back.T)
         if n_lines > n_white:
-            return fold_overcomplete(centroids, self._energies(rows, centroids), n_lines)
-        lines = fold(centroids, counts, n_lines)
-        if self.refine is not None and len(lines) < n_lines:
-            raise ValueError(
-                f"{type(clusterer).__name__} gave centroids in {len(lines)} directions, and refine needs "
-                f"{n_lines}; use a clusterer with n_clusters, such as CosineKMeans, or refine=None"
-            )
-        return lines
+            return Y, fold_overcomplete(centroids, self._energies(rows, centroids), n_lines)
+        return Y, fold(centroids, counts, n_lines)
 
     def _energies(self, rows: Rows, centroids: np.ndarray) -> np.ndarray:
         """Return the energy of the white rows along the centroids, each along that it is largest along."""
@@ -348,10 +367,10 @@ class ClusterICA(
         (energies,) = map_reduce(winning_energies, rows, F, mean, row_bytes=row_bytes)
         return to_host(energies)
 
-    def _count_cluster_rows(self, rows: Rows, n_lines: int) -> int:
+    def _count_cluster_rows(self, rows: Rows, n_lines: int, *, is_start: bool) -> int:
         if self.cluster_rows is not None:
             return min(self.cluster_rows, rows.n_rows)
-        if self.refine is None:
+        if not is_start:
             return rows.n_rows
         n = max(n_lines, 10)
         return min(rows.n_rows, 400 * n, max(rows.n_rows // 2, 100 * n))
@@ -362,10 +381,8 @@ class ClusterICA(
         return to_host(T).astype(np.float64), to_host(back).astype(np.float64)
 
     def _contrast(self) -> Contrast | None:
-        if self.refine is None:
+        if self.refine is None or isinstance(self.refine, str):
             return None
-        if isinstance(self.refine, str):
-            return SmoothedLaplace()
         light_tails = orient(self.refine).sign > 0
         check_density(self.refine)
         if light_tails:
@@ -378,34 +395,7 @@ class ClusterICA(
             )
         return self.refine
 
-    def _unmixing(
-        self, rows: Rows, C: np.ndarray, contrast: Contrast | None, progress: Progress
-    ) -> Unmixing:
-        """Return the filters of the directions, refined if asked, and their columns of the mixing matrix."""
-        T, back = self._white_space()
-        self.n_iter_, self.objective_history_ = getattr(self.clusterer_, "n_iter_", 1), np.empty(0)
-        if contrast is None:
-            return Unmixing(C @ T, back @ C.T)
-        task = progress.subtask("likelihood", self.max_iter)
-        result = maximize_likelihood(
-            rows,
-            polar_factor(C) @ T,  # on white data the answer is orthogonal
-            to_host(self.whitener_.mean_).astype(np.float64),
-            contrast=contrast,
-            max_iter=self.max_iter,
-            progress=task,
-        )
-        task.end()
-        if not (result.converged or result.stopped):
-            warnings.warn(
-                f"the likelihood was still rising after max_iter={self.max_iter} steps; raise max_iter",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
-        self.n_iter_, self.objective_history_ = result.n_iter, np.array(result.history)
-        return Unmixing(result.params, np.linalg.pinv(result.params))
-
-    def _set_components(self, rows: Rows, found: Unmixing) -> None:
+    def _set_components(self, rows: Rows, found: Unmixing, *, is_refined: bool) -> None:
         """Scale the sources to unit variance, and set signs and order by the convention."""
         mean = to_host(self.whitener_.mean_)
         B = found.filters.astype(rows.dtype)
@@ -421,7 +411,7 @@ class ClusterICA(
         self.mixing_ = rows.learned(found.columns[:, order] * scale)
         self.kurtosis_, self.mean_ = rows.learned(kurtosis[order]), self.whitener_.mean_
         self.n_components_ = self._n_features_out = len(B)
-        _warn_of_laws(kurtosis[order], rows)
+        _warn_of_laws(kurtosis[order], rows, is_refined=is_refined)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -429,17 +419,26 @@ class ClusterICA(
         return tags
 
 
-def _warn_of_laws(kurtosis: np.ndarray, rows: Rows) -> None:
-    """Warn of sources that look Gaussian, and of data that seems to have no variance."""
-    # The largest sample kurtosis over all directions of Gaussian data is about this.
-    noise = 2 * np.sqrt(24 * len(kurtosis) / rows.n_rows)
-    n_gaussian = int((kurtosis < noise).sum())
-    if n_gaussian:
-        warnings.warn(
-            f"{n_gaussian} of {len(kurtosis)} sources look Gaussian or lighter in the tails (excess kurtosis "
-            f"below {noise:.2g}, which {rows.n_rows} rows can't tell from 0): clustering does not find such "
-            "sources, and Gaussian ones can't be told apart by any method; see kurtosis_",
-            UserWarning,
-            stacklevel=5,
+def _warn_of_laws(kurtosis: np.ndarray, rows: Rows, *, is_refined: bool) -> None:
+    """Warn of sources that can't be told apart, and of data that seems to have no variance."""
+    # The largest sample kurtosis over all directions of so many Gaussian sources is about this.
+    noise = 2 * np.sqrt(24 * np.arange(1, len(kurtosis) + 1) / rows.n_rows)
+    message = ""
+    if is_refined:
+        among = np.flatnonzero(np.sort(np.abs(kurtosis)) < noise)
+        if len(among) and among[-1] > 0:  # one Gaussian source is what the others leave
+            message = (
+                f"{among[-1] + 1} of {len(kurtosis)} sources look Gaussian (excess kurtosis within "
+                f"{noise[among[-1]]:.2g} of 0, which {rows.n_rows} rows can't tell from 0), and Gaussian sources can't "
+                "be told apart by any method; see kurtosis_"
+            )
+    elif (kurtosis < noise[-1]).any():
+        message = (
+            f"{(kurtosis < noise[-1]).sum()} of {len(kurtosis)} sources look Gaussian or lighter in the tails (excess "
+            f"kurtosis below {noise[-1]:.2g}, which {rows.n_rows} rows can't tell from 0): clusters do not lie along "
+            "such sources, and Gaussian ones can't be told apart by any method; use refine='ml' for light tails, and "
+            "see kurtosis_"
         )
+    if message:
+        warnings.warn(message, UserWarning, stacklevel=5)
     warn_of_few_rows(kurtosis, rows.n_rows, "source", stacklevel=5)
