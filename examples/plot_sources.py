@@ -8,7 +8,8 @@ centroids are the columns of the mixing matrix (Vinnikov and Shalev-Shwartz, 201
 """
 
 # %%
-# The mixture, and what :class:`~clusterica.ica.ClusterICA` makes of it; ``refine=None`` stays with the clusters.
+# The mixture, and what :class:`~clusterica.ica.ClusterICA` makes of it. ``refine=None`` stays with the
+# clusters.
 
 import matplotlib.pyplot as plt
 import numpy as np

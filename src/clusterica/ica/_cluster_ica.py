@@ -1,4 +1,4 @@
-"""Cluster-ICA: whiten ``y = T x``, cluster y, and read the ICA filters ``Tᵀ c`` off the centroids c."""
+"""Cluster-ICA: whiten ``y = T x``, cluster y, read filters ``Tᵀ c`` off the centroids c, refine them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
 from clusterica.ica._centroids import centroids_of, prepared, white_rows, white_rows_in_float32
 from clusterica.ica._fold import fold, fold_overcomplete
 from clusterica.ica._likelihood import check_density
-from clusterica.ica._refine import WhiteSpace, refine, white_space
+from clusterica.ica._refine import WhiteSpace, find_start, refine, white_space
 from clusterica.ica._whitening import fit_whitener, warn_of_few_rows
 from clusterica.ops.contrast import Contrast
 from clusterica.ops.linalg import combine, project, unit_rows
@@ -54,12 +54,13 @@ class Unmixing(NamedTuple):
 class ClusterICA(
     CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 ):
-    r"""Independent components of data with sparse sources, found by clustering.
+    r"""Independent components of data, found by clustering and refined by maximum likelihood.
 
     If :math:`x = A s` with independent sparse sources s, then white data :math:`y = T x` is a rotation of
     s, and clusters of y lie on both sides of every source's direction (Algorithm 1 of [1]_). The
     centroids c give the filters :math:`T^\top c`, rows of :math:`A^{-1}`, and the columns
-    :math:`T^{-1} c` of A.
+    :math:`T^{-1} c` of A. By default they are a start: a law is fitted to every source, with heavy or light
+    tails, and the likelihood of all is maximised. ``refine=None`` is the method of [1]_.
 
     Parameters
     ----------
@@ -79,16 +80,19 @@ class ClusterICA(
     whitener : Whitener or None, default=None
         A copy is fitted. None is ``Whitener("pca", eps=0.0)``, which leaves directions without variance out.
         All methods are equally valid; a regularised one is for data with noise, such as image patches.
-    refine : {"ml"}, contrast or None, default=None
-        "ml" goes on from the centroids to the maximum of the likelihood of Laplace sources, by a few
-        quasi-Newton steps: centroids come near the sources with more rows, but not as near as is possible.
-        A contrast G, such as ``LogCosh()`` or an object of your own, takes the place of the Laplace law; see
-        :func:`~clusterica.ica.check_contrast`. :math:`e^{-G}` must be a density, which that of a bounded G,
-        such as ``Exponential()``, is not. Not for overcomplete sources.
+    refine : {"ml"}, contrast or None, default="ml"
+        "ml" goes on from the centroids to the maximum of the likelihood, with a law fitted to every source
+        [2]_, so that sources with light tails are found too. It needs as many sources as the white data has
+        dimensions, all of them with variance; elsewhere (overcomplete sources, a whitener of your own with
+        more dimensions than n_components, or one that keeps constant directions) the centroids are the
+        result. A contrast G, such as ``LogCosh()`` or an object of your own, is the law of all sources,
+        and an error where the likelihood can't be used; see :func:`~clusterica.ica.check_contrast`.
+        :math:`e^{-G}` must be a density, which that of a bounded G, such as ``Exponential()``, is not.
+        None leaves the centroids as they are.
     cluster_rows : int or None, default=None
-        Number of rows, drawn at random, that the clusterer sees. None is all of them. With refine, which
-        needs no more than a start, None is half of them, within 100 and 400 for each component, of which
-        ten are counted at least.
+        Number of rows, drawn at random, that the clusterer sees. With refine, which needs no more than a
+        start, None is half of them, within 100 and 400 for each component, of which ten are counted at
+        least. Without it, None is all rows.
     max_iter : int, default=100
         Most steps of refine.
     random_state : int, RandomState, Generator or None, default=None
@@ -107,7 +111,7 @@ class ClusterICA(
         a whitener with eps=0; otherwise the two differ by as much as the centroids are from orthogonal, or
         as directions were left out.
     kurtosis_ : array of shape (n_components_,)
-        Excess kurtosis of every source: 0 for a Gaussian one, 3 for a Laplace law.
+        Excess kurtosis of every source: 0 for a Gaussian one, 3 for a Laplace law, -1.2 for a uniform one.
     filter_centroids_ : array of shape (n_clusters, n_features)
         :math:`T^\top c` for all centroids.
     mixing_centroids_ : array of shape (n_clusters, n_features)
@@ -119,10 +123,11 @@ class ClusterICA(
     n_components_ : int
         Number of sources found.
     n_iter_ : int
-        Steps of refine, or without it iterations of the clusterer.
+        Steps of refine, or without it iterations of the clusterer. 0 where the likelihood ended with two
+        copies of a source, and a rotation of the white rows is returned in its place.
     objective_history_ : ndarray of shape (n_iter_ + 1,)
         Minus the mean log-likelihood, up to a constant, at the start and after every step; empty without
-        refine.
+        refine, and where n_iter_ is 0.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -140,13 +145,16 @@ class ClusterICA(
     otherwise clusterers of this library read them block by block. The steps of refine need no whitened
     rows, only passes over X.
 
-    Sources must be sparse (excess kurtosis well above 0). Gaussian ones can't be told apart by any method,
-    and K-means does not find those with light tails.
+    One source may be Gaussian. Two or more can't be told apart by any method: their space is found, but the
+    directions in it mean nothing, and the fit warns. Without refine sources must be sparse (excess kurtosis
+    well above 0), since clusters do not lie along others.
 
     References
     ----------
     .. [1] A. Vinnikov and S. Shalev-Shwartz, "K-means recovers ICA filters when independent components
        are sparse", 2014.
+    .. [2] D. T. Pham and P. Garat, "Blind separation of mixture of independent sources through a
+       quasi-maximum likelihood approach", 1997.
 
     Examples
     --------
@@ -154,7 +162,7 @@ class ClusterICA(
     >>> from clusterica.ica import ClusterICA
     >>> from clusterica.metrics import amari_distance
     >>> X, S, A = make_sparse_sources(20_000, 5, mixing="orthogonal", random_state=0)
-    >>> ica = ClusterICA(refine="ml", random_state=0).fit(X)
+    >>> ica = ClusterICA(random_state=0).fit(X)
     >>> ica.transform(X).shape
     (20000, 5)
     >>> bool(amari_distance(ica.components_, A) < 0.02)
@@ -217,8 +225,10 @@ class ClusterICA(
                 self.objective_history_ = np.empty(0)
                 found = Unmixing(C @ T, back @ C.T)
             else:
-                settings = {"contrast": contrast, "max_iter": self.max_iter}
-                refined = refine(rows, Y, C, space=space, rng=rng, progress=progress, **settings)
+                settings: dict[str, Any] = {"space": space, "contrast": contrast, "rng": rng}
+                W = find_start(rows, Y, C, **settings)
+                del Y  # its memory is needed no more
+                refined = refine(rows, W, max_iter=self.max_iter, progress=progress, **settings)
                 self.n_iter_, self.objective_history_ = refined.n_iter, np.array(refined.history)
                 found = Unmixing(refined.filters, np.linalg.pinv(refined.filters))
             self._set_components(rows, found, is_refined=space is not None)
@@ -316,9 +326,9 @@ class ClusterICA(
             return None
         if n_lines == n_white:
             raise ValueError(
-                f"refine={self.refine!r} needs white data without constant directions, and the data varies in "
-                f"{self.whitener_.rank_} of {n_white}; use refine=None, or a whitener that leaves them out, such as "
-                "Whitener('pca', eps=0.0)"
+                f"refine={self.refine!r} needs white data without constant directions, and the data varies "
+                f"in {self.whitener_.rank_} of {n_white}; use refine=None, or a whitener that leaves them "
+                "out, such as Whitener('pca', eps=0.0)"
             )
         remedy = f"n_components={n_white}"
         if n_lines < n_white:
@@ -429,15 +439,15 @@ def _warn_of_laws(kurtosis: np.ndarray, rows: Rows, *, is_refined: bool) -> None
         if len(among) and among[-1] > 0:  # one Gaussian source is what the others leave
             message = (
                 f"{among[-1] + 1} of {len(kurtosis)} sources look Gaussian (excess kurtosis within "
-                f"{noise[among[-1]]:.2g} of 0, which {rows.n_rows} rows can't tell from 0), and Gaussian sources can't "
-                "be told apart by any method; see kurtosis_"
+                f"{noise[among[-1]]:.2g} of 0, which {rows.n_rows} rows can't tell from 0), and Gaussian "
+                "sources can't be told apart by any method; see kurtosis_"
             )
     elif (kurtosis < noise[-1]).any():
         message = (
-            f"{(kurtosis < noise[-1]).sum()} of {len(kurtosis)} sources look Gaussian or lighter in the tails (excess "
-            f"kurtosis below {noise[-1]:.2g}, which {rows.n_rows} rows can't tell from 0): clusters do not lie along "
-            "such sources, and Gaussian ones can't be told apart by any method; use refine='ml' for light tails, and "
-            "see kurtosis_"
+            f"{(kurtosis < noise[-1]).sum()} of {len(kurtosis)} sources look Gaussian or lighter in the "
+            f"tails (excess kurtosis below {noise[-1]:.2g}, which {rows.n_rows} rows can't tell from 0): "
+            "clusters do not lie along such sources, and Gaussian ones can't be told apart by any method; use "
+            "refine='ml' for light tails, and see kurtosis_"
         )
     if message:
         warnings.warn(message, UserWarning, stacklevel=5)

@@ -8,6 +8,7 @@ it on data that no independent sources explain.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -75,9 +76,9 @@ def maximize_likelihood(
     progress : Progress, optional
         Task of which the steps are parts.
     """
-    evaluate = partial(_evaluate, rows=rows, B0=B0, mean=mean, contrast=contrast)
-    if contrast is None:
-        evaluate = _LikelihoodOfLaws(rows, B0, mean)
+    evaluate: Callable[[np.ndarray], Evaluation] = _LikelihoodOfLaws(rows, B0, mean)
+    if contrast is not None:
+        evaluate = partial(_evaluate, rows=rows, B0=B0, mean=mean, contrast=contrast)
     solver = LBFGS(
         evaluate=evaluate,
         retract=lambda W, E: W + E @ W,

@@ -20,7 +20,7 @@ from clusterica.ica._centroids import WhiteBlocks
 from clusterica.ica._likelihood import maximize_likelihood
 from clusterica.ica._rotation import WhiteRows, find_rotation
 from clusterica.ops.contrast import Contrast
-from clusterica.ops.linalg import polar_factor
+from clusterica.ops.linalg import polar_factor, unit_rows
 from clusterica.optim import Progress
 from clusterica.preprocessing import Whitener
 from clusterica.preprocessing._moments import moments_about_mean
@@ -51,33 +51,29 @@ class Refined(NamedTuple):
 
 def white_space(whitener: Whitener) -> WhiteSpace | None:
     """Return the white space of a fitted whitener, or None if it has directions without variance."""
-    T, covariance, mean = (
-        to_host(a).astype(np.float64)
-        for a in (whitener.whitening_, whitener.covariance_, whitener.mean_)
-    )
-    if whitener.rank_ < len(T):
+    T, mean = (to_host(a).astype(np.float64) for a in (whitener.whitening_, whitener.mean_))
+    if min(whitener.rank_, whitener.n_components or len(T)) < len(T):
         return None
     R = np.eye(len(T))
     if whitener.eps_ > 0:
-        values, vectors = np.linalg.eigh(T @ covariance @ T.T)
+        n, _, second = whitener._moments  # in float64, as covariance_ need not be
+        values, vectors = np.linalg.eigh(T @ (second / (n - 1)) @ T.T)
         if values[0] <= _LEAST_VARIANCE * values[-1]:
             return None
         R = (vectors / np.sqrt(values)) @ vectors.T
     return WhiteSpace(T, R, mean)
 
 
-def refine(
+def find_start(
     rows: Rows,
     sample: Array,
     directions: np.ndarray,
     *,
     space: WhiteSpace,
     contrast: Contrast | None,
-    max_iter: int,
     rng: np.random.Generator,
-    progress: Progress,
-) -> Refined:
-    """Return the filters of largest likelihood.
+) -> np.ndarray:
+    """Return the rotation of white rows z that the likelihood starts from, shape (n_white, n_white).
 
     Parameters
     ----------
@@ -90,29 +86,59 @@ def refine(
     space : WhiteSpace
         Where they lie.
     contrast : callable or None
+        With one, which is for sources that clusters lie along, the directions are not turned any further.
+    rng : Generator
+        For what is drawn at random.
+    """
+    missing = space.R.shape[0] - len(directions)
+    filled = np.concatenate([directions, rng.normal(size=(missing, space.R.shape[0]))])
+    # A filter c of the white rows y is the filter c R^-1 of z = R y.
+    back = np.linalg.inv(space.R)
+    W = polar_factor(filled @ back)
+    if contrast is not None:
+        return W
+    white = _white_sample(rows, sample, space)
+    W = find_rotation(white, W, rng=rng)
+    # A sample has not quite the covariance of all rows.
+    return W if white.rows is rows else polar_factor(W @ white.whitening @ back)
+
+
+def refine(
+    rows: Rows,
+    W: np.ndarray,
+    *,
+    space: WhiteSpace,
+    contrast: Contrast | None,
+    max_iter: int,
+    rng: np.random.Generator,
+    progress: Progress,
+) -> Refined:
+    """Return the filters of largest likelihood, from a rotation W of white rows on.
+
+    Parameters
+    ----------
+    rows : Rows
+        The data.
+    W : ndarray of shape (n_white, n_white)
+        As :func:`find_start` returns it.
+    space : WhiteSpace
+        What W turns.
+    contrast : callable or None
         Minus the log-density of all sources, or None to fit a law to each.
     max_iter : int
-        Most steps of the likelihood.
+        Most steps.
     rng : Generator
         For what is drawn at random.
     progress : Progress
         Task of the fit.
     """
-    T, R, mean = space
-    # A filter c of the white rows y is the filter c R^-1 of z = R y.
-    W = polar_factor(_completed(directions, rng) @ np.linalg.inv(R))
-    if contrast is None:
-        white = _white_sample(rows, sample, space)
-        W = find_rotation(white, W, rng=rng)
-        if white.rows is not rows:  # of which a sample has not quite the covariance
-            W = polar_factor(W @ white.whitening @ np.linalg.inv(R))
+    B = space.R @ space.T
     task = progress.subtask("likelihood", max_iter)
     result = maximize_likelihood(
-        rows, W @ R @ T, mean, contrast=contrast, max_iter=max_iter, progress=task
+        rows, W @ B, space.mean, contrast=contrast, max_iter=max_iter, progress=task
     )
     task.end()
-    sources = result.params @ np.linalg.pinv(R @ T)  # as filters of z, whose covariance is the identity
-    if _largest_cosine(sources) > _COPIES:
+    if _has_copies(result.params @ np.linalg.pinv(B)):
         return _uncorrelated(rows, W, space, contrast, rng)
     if not (result.converged or result.stopped):
         warnings.warn(
@@ -121,12 +147,6 @@ def refine(
             stacklevel=5,
         )
     return Refined(result.params, result.n_iter, result.history)
-
-
-def _completed(directions: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return as many directions as dimensions, with random ones where a clusterer found too few."""
-    missing = directions.shape[1] - len(directions)
-    return np.concatenate([directions, rng.normal(size=(missing, directions.shape[1]))])
 
 
 def _white_sample(rows: Rows, sample: Array, space: WhiteSpace) -> WhiteRows:
@@ -143,10 +163,10 @@ def _white_sample(rows: Rows, sample: Array, space: WhiteSpace) -> WhiteRows:
     return WhiteRows(rows, space.R @ space.T, space.mean)
 
 
-def _largest_cosine(sources: np.ndarray) -> float:
-    """Return the largest correlation of two sources, given as filters of white rows."""
-    unit = sources / np.linalg.norm(sources, axis=1, keepdims=True)
-    return float(np.abs(unit @ unit.T - np.eye(len(unit))).max())
+def _has_copies(filters: np.ndarray) -> bool:
+    """Return whether two sources are nearly the same, given as filters of rows of covariance 1."""
+    unit = unit_rows(filters)
+    return bool(np.abs(unit @ unit.T - np.eye(len(unit))).max() > _COPIES)
 
 
 def _uncorrelated(
@@ -161,8 +181,8 @@ def _uncorrelated(
     if contrast is None:
         return Refined(find_rotation(WhiteRows(rows, B, space.mean), W, rng=rng) @ B, 0, ())
     warnings.warn(
-        f"the likelihood of refine={contrast!r} ended with two copies of a source, and the sources of the clusters "
-        "are kept instead; use refine='ml', which fits a law to every source",
+        f"the likelihood of refine={contrast!r} ended with two copies of a source, and the sources of the "
+        "clusters are kept instead; use refine='ml', which fits a law to every source",
         UserWarning,
         stacklevel=6,
     )

@@ -84,7 +84,7 @@ def _turn(white: WhiteRows, start: np.ndarray) -> np.ndarray:
 
 
 def _tails(white: WhiteRows, W: np.ndarray) -> np.ndarray:
-    """Return ``E[G''(y)] - E[G'(y) y]`` of every source: over 0 for heavy tails, 0 for a Gaussian, under 0 for light.
+    """Return ``E[G''(y)] - E[G'(y) y]`` of every source: over 0 for heavy tails, under 0 for light ones.
 
     Its sign decides what is a maximum of the likelihood (Lee, Girolami and Sejnowski, "Independent component analysis
     using an extended infomax algorithm", 1999); its size is a measure of non-Gaussianity that outliers can't move.

@@ -22,7 +22,7 @@ WIDTHS = (1.0, 0.1)
 
 
 class ScoreSums(NamedTuple):
-    """Sums over the rows of a block, for the roots ``r_k = √(y² + w_k²)`` and their derivatives ``g_k = y / r_k``."""
+    """Sums over the rows of a block, for the roots ``r_k = √(y² + w_k²)`` and ``g_k = y / r_k``."""
 
     size: Array
     """Sum of r_k(y_i) - w_k, shape (n_widths, n_components)."""
@@ -57,22 +57,29 @@ def score_sums_reference(X: Array, B: Array, mean: Array) -> ScoreSums:
     xp = namespace_of(X)
     Y = project(X, B, mean)
     squares = Y * Y
-    parts, firsts = [], []
-    for w in WIDTHS:
+    parts, firsts, own = [], [], []
+    for w in WIDTHS:  # in place, so that few arrays of the size of Y are there at once
         root = squares + w**2
         root **= 0.5
         first = Y / root
-        second = (1 - first * first) / root  # w² / r³
-        curvature = xp.sum(second, axis=0)
+        second = first * first
+        own.append(xp.sum(second, axis=0))
+        second -= 1
+        second /= root  # -w² / r³
+        curvature = -xp.sum(second, axis=0)
         second *= squares
         root -= w
         # In float64: a line search compares values that differ by less than the digits of float32.
         size = xp.sum(root, axis=0, dtype=xp.float64)
-        parts.append((size, first.T @ Y, curvature, xp.sum(second, axis=0)))
+        parts.append((size, first.T @ Y, curvature, -xp.sum(second, axis=0)))
         firsts.append(first)
-    products = [xp.stack([xp.sum(f * g, axis=0) for g in firsts]) for f in firsts]
-    sums = (xp.stack(list(part)) for part in zip(*parts, strict=True))
-    return ScoreSums(*sums, xp.stack(products), Y.T @ Y)
+        del root, second
+    wide, narrow = firsts
+    narrow *= wide
+    across = xp.sum(narrow, axis=0)
+    products = xp.stack([xp.stack([own[0], across]), xp.stack([across, own[1]])])
+    size, gradient, curvature, diagonal = (xp.stack(list(p)) for p in zip(*parts, strict=True))
+    return ScoreSums(size, gradient, curvature, diagonal, products, Y.T @ Y)
 
 
 class EnergyProducts(NamedTuple):
