@@ -136,7 +136,9 @@ def test_directions_without_variance_stay_centroids():
         with pytest.raises(ValueError, match="varies in 5 of 6"):
             ClusterICA(refine=LogCosh(), **settings).fit(X)
         reduced = Whitener("zca", eps=0.0, n_components=3)  # six columns, of rank three
-        assert np.isfinite(ClusterICA(whitener=reduced, random_state=0).fit(X[:, :5]).components_).all()
+        assert np.isfinite(
+            ClusterICA(whitener=reduced, random_state=0).fit(X[:, :5]).components_
+        ).all()
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])

@@ -93,7 +93,7 @@ class ClusterICA(
         Number of rows, drawn at random, that the clusterer sees. With refine, which needs no more than a
         start, None is half of them, within 100 and 400 for each component, of which ten are counted at
         least. Without it, None is all rows.
-    max_iter : int, default=100
+    max_iter : int, default=500
         Most steps of refine.
     random_state : int, RandomState, Generator or None, default=None
         Seed of all random draws, the same on every device.
@@ -187,7 +187,7 @@ class ClusterICA(
         whitener: Whitener | None = None,
         refine: str | Contrast | None = "ml",
         cluster_rows: int | None = None,
-        max_iter: int = 100,
+        max_iter: int = 500,
         random_state: Any = None,
     ) -> None:
         self.n_components = n_components
@@ -446,8 +446,8 @@ def _warn_of_laws(kurtosis: np.ndarray, rows: Rows, *, is_refined: bool) -> None
         message = (
             f"{(kurtosis < noise[-1]).sum()} of {len(kurtosis)} sources look Gaussian or lighter in the "
             f"tails (excess kurtosis below {noise[-1]:.2g}, which {rows.n_rows} rows can't tell from 0): "
-            "clusters do not lie along such sources, and Gaussian ones can't be told apart by any method; use "
-            "refine='ml' for light tails, and see kurtosis_"
+            "clusters do not lie along such sources, and Gaussian ones can't be told apart by any method; "
+            "use refine='ml' for light tails, and see kurtosis_"
         )
     if message:
         warnings.warn(message, UserWarning, stacklevel=5)

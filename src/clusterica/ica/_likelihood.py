@@ -64,8 +64,8 @@ def maximize_likelihood(
     rows : Rows
         The data.
     B0 : ndarray of shape (n_components, n_features)
-        Unmixing matrix to start from, with as many rows as the data has dimensions; without a contrast its sources
-        have unit variance.
+        Unmixing matrix to start from, with as many rows as the data has dimensions; without a contrast
+        its sources have unit variance.
     mean : ndarray of shape (n_features,)
         Mean of the data.
     contrast : callable or None, default=None
@@ -87,7 +87,8 @@ def maximize_likelihood(
     )
     start = solver.start(np.eye(B0.shape[0]))
     state = LoopState(0, start, (start.evaluation.objective,))
-    # An entry of W has a sampling variance of about 1 / 4n where sources are far from Gaussian, more where not.
+    # An entry of W has a sampling variance of about 1 / 4n where sources are far from Gaussian, more
+    # where not.
     tol = _SHARE_OF_SAMPLING_VARIANCE * len(B0) / (4 * rows.n_rows)
     result = iterate(solver.step, state, max_iter=max_iter, tol=tol, progress=progress)
     B = result.params.params @ B0

@@ -2,7 +2,8 @@
 
 1. A rotation of a sample of white rows, from the directions of the clusters (``_rotation``).
 2. A law for every source, fitted to it on all rows, and the maximum of the likelihood (``_likelihood``).
-3. If that ends with copies of a source, as it may where a law has no variance, the rotation of all rows instead,
+3. If that ends with copies of a source, as it may where a law has no variance, the rotation of all rows
+instead,
    whose sources are uncorrelated.
 """
 

@@ -1,9 +1,10 @@
 """The rotation of white rows to sources of any law, from a start that may be poor for some of them.
 
-The symmetric fixed point with ``G(y) = √(y² + 4)``, which is bounded in its derivative and turns to sources with heavy
-and with light tails alike. Clusters lie along sources with heavy tails, and say nothing of the others. There the fixed
-point may rest at four sources in equal shares, each time with another sign: it is a local optimum for
-light tails. Such mixtures give themselves away by their energies, which depend on each other.
+The symmetric fixed point with ``G(y) = √(y² + 4)``, which is bounded in its derivative and turns to
+sources with heavy and with light tails alike. Clusters lie along sources with heavy tails, and say
+nothing of the others. There the fixed point may rest at four sources in equal shares, each time with
+another sign: it is a local optimum for light tails. Such mixtures give themselves away by their
+energies, which depend on each other.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from clusterica.ops.contrast import SmoothedL1
 from clusterica.ops.likelihood import LikelihoodSums, likelihood_sums
 from clusterica.ops.score import EnergyProducts, energy_products
 
-# With a width of 1 triangular sources take twice the steps, and four draws of 25 sines in ten end at that local optimum.
+# With a width of 1 triangular sources take twice the steps, and four draws of 25 sines in ten end at
+# that local optimum.
 _CONTRAST = SmoothedL1(2.0)
 # Four to twenty steps are usual with up to 50 sources; what is left after 40 is for the likelihood.
 _MOST_STEPS = 40
@@ -86,8 +88,9 @@ def _turn(white: WhiteRows, start: np.ndarray) -> np.ndarray:
 def _tails(white: WhiteRows, W: np.ndarray) -> np.ndarray:
     """Return ``E[G''(y)] - E[G'(y) y]`` of every source: over 0 for heavy tails, under 0 for light ones.
 
-    Its sign decides what is a maximum of the likelihood (Lee, Girolami and Sejnowski, "Independent component analysis
-    using an extended infomax algorithm", 1999); its size is a measure of non-Gaussianity that outliers can't move.
+    Its sign decides what is a maximum of the likelihood (Lee, Girolami and Sejnowski, "Independent
+    component analysis using an extended infomax algorithm", 1999); its size is a measure of
+    non-Gaussianity that outliers can't move.
     """
     of = LikelihoodSums(*white.means(partial(likelihood_sums, contrast=_CONTRAST), W))
     return of.curvature - np.diag(of.gradient)

@@ -1,8 +1,9 @@
 """Sums over rows for laws of sources whose score is ``ψ(y) = a y + sum_k b_k y / √(y² + w_k²)``.
 
 Each term is the derivative of ``√(y² + w²)``, a parabola up to about w and a straight line beyond. A wide and
-a narrow one, with a linear term, bend as heavy tails (b > 0), light tails (b < 0) and peaks at 0 ask for. The sums do
-not depend on the coefficients, so that one walk serves to fit them and to evaluate the likelihood with any.
+a narrow one, with a linear term, bend as heavy tails (b > 0), light tails (b < 0) and peaks at 0 ask
+for. The sums do not depend on the coefficients, so that one walk serves to fit them and to evaluate the
+likelihood with any.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from clusterica.ops.linalg import project
 from clusterica.ops.tiles import sum_tiles
 
 # In units of the standard deviation of a source. By the asymptotic variance of the estimate (see
-# `clusterica.ica._laws`) both together lose to tanh with uncorrelated sources on no law that was tried (Laplace and
-# its cube, Student t3 and t5, logistic, Bernoulli-Gaussian, exponential, uniform, arcsine, triangular, two-valued);
-# a single one loses on some: 0.1 on light tails by 40 times, 1 on light tails by 1.2 times.
+# `clusterica.ica._laws`) both together lose to tanh with uncorrelated sources on no law that was tried
+# (Laplace and its cube, Student t3 and t5, logistic, Bernoulli-Gaussian, exponential, uniform, arcsine,
+# triangular, two-valued); a single one loses on some: 0.1 on light tails by 40 times, 1 on light tails
+# by 1.2 times.
 WIDTHS = (1.0, 0.1)
 
 
