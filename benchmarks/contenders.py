@@ -115,19 +115,19 @@ def sklearn_ica(X: np.ndarray, A: np.ndarray, kind: str) -> Run:
     from sklearn.decomposition import FastICA
 
     def run(n: int) -> dict[str, Any]:
-        ica = FastICA(whiten="unit-variance", max_iter=1000, random_state=n).fit(X)
+        ica = FastICA(whiten="unit-variance", random_state=n).fit(X)
         return _recovery(ica.components_, A) | {"iterations": ica.n_iter_}
 
     return run
 
 
 def picard_ica(X: np.ndarray, A: np.ndarray, kind: str) -> Run:
-    """Return a fit of picard: maximum likelihood with tanh, sources not forced to be uncorrelated."""
+    """Return a fit of picard-o: uncorrelated sources, tanh, heavy and light tails (extended)."""
     from picard import picard
 
     def run(n: int) -> dict[str, Any]:
         K, W, _, iterations = picard(
-            X.T, ortho=False, max_iter=1000, random_state=n, return_n_iter=True
+            X.T, ortho=True, extended=True, random_state=n, return_n_iter=True
         )
         return _recovery(W @ K, A) | {"iterations": iterations}
 
@@ -135,9 +135,9 @@ def picard_ica(X: np.ndarray, A: np.ndarray, kind: str) -> Run:
 
 
 def _recovery(components: np.ndarray, A: np.ndarray) -> dict[str, Any]:
-    from clusterica.metrics import recovery_distance
+    from clusterica.metrics import amari_distance
 
-    return {"distance": recovery_distance(components @ A, np.eye(len(A)))}
+    return {"distance": amari_distance(components, A)}
 
 
 FITS: dict[str, RunOf] = {
@@ -177,13 +177,27 @@ def _rows_and_centers(request: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     return X, X[rng.choice(n, k, replace=False)].copy()
 
 
-def _mixtures(request: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-    """Return rows of Laplace sources that are mixed by a rotation, and the rotation."""
-    from clusterica.datasets import make_sparse_sources
+LAWS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
+    "Laplace": lambda rng, n: rng.laplace(size=n),
+    "Student t5": lambda rng, n: rng.standard_t(5, size=n),
+    "Bernoulli-Gaussian": lambda rng, n: rng.normal(size=n) * (rng.random(n) < 0.1),
+    "cubed Laplace": lambda rng, n: rng.laplace(size=n) ** 3,
+    "uniform": lambda rng, n: rng.uniform(-1, 1, n),
+    "sine": lambda rng, n: np.sin(2 * np.pi * rng.random(n)),
+    "binary": lambda rng, n: rng.choice([-1.0, 1.0], n),
+    "triangular": lambda rng, n: rng.triangular(-1, 0, 1, n),
+}
+KINDS = {"sparse": list(LAWS)[:4], "light": list(LAWS)[4:]}
+KINDS["mixed"] = [law for pair in zip(KINDS["sparse"], KINDS["light"], strict=True) for law in pair]
 
+
+def _mixtures(request: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+    """Return rows of sources whose laws take turns, mixed by a Gaussian matrix, and the matrix."""
     n, d = request["shape"]
-    X, _, A = make_sparse_sources(n, d, mixing="orthogonal", random_state=request["seed"])
-    return X, A
+    rng, laws = np.random.default_rng(request["seed"]), KINDS[request["sources"]]
+    S = np.column_stack([LAWS[laws[j % len(laws)]](rng, n) for j in range(d)])
+    A = rng.normal(size=(d, d))
+    return (S / S.std(axis=0)) @ A.T, A
 
 
 def serve(run_of: RunOf, make_data: Callable[[dict[str, Any]], tuple]) -> None:

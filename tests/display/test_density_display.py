@@ -150,7 +150,7 @@ def mixed():
 
 
 def test_centers_of_cluster_ica_lie_along_the_tails(ax, mixed):
-    ica = ClusterICA(random_state=0).fit(mixed.X)
+    ica = ClusterICA(refine=None, random_state=0).fit(mixed.X)
     display = CentersDisplay.from_estimator(ica, mixed.X, length=1.0, ax=ax)
     tips = np.array([arrow.xy for arrow in display.arrows_])
     assert len(tips) == 4  # both signs of both sources

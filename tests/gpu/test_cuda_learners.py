@@ -31,8 +31,8 @@ DIGITS = load_digits()
 @pytest.mark.parametrize(
     "estimator",
     [
+        ClusterICA(refine=None, random_state=0),
         ClusterICA(random_state=0),
-        ClusterICA(refine="ml", random_state=0),
         KurtosisPursuit(objective="max", n_init=5, random_state=0),
     ],
     ids=str,

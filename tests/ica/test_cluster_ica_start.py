@@ -24,9 +24,9 @@ from clusterica.preprocessing import Whitener
 )
 def test_a_start_is_made_from_as_many_rows_as_it_needs(n_rows, d, seen):
     rows = as_rows(np.empty((n_rows, d)))
-    assert ClusterICA(refine="ml")._count_cluster_rows(rows, d) == seen
-    assert ClusterICA()._count_cluster_rows(rows, d) == n_rows
-    assert ClusterICA(refine="ml", cluster_rows=450)._count_cluster_rows(rows, d) == 450
+    assert ClusterICA()._count_cluster_rows(rows, d, is_start=True) == seen
+    assert ClusterICA()._count_cluster_rows(rows, d, is_start=False) == n_rows
+    assert ClusterICA(cluster_rows=450)._count_cluster_rows(rows, d, is_start=True) == 450
 
 
 @pytest.mark.parametrize("n_rows", [700, 1000])

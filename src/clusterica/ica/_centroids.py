@@ -55,14 +55,14 @@ def white_rows(
         chosen = rows.export(rows.take(_choose(rows, n_rows, rng)))
         return whitener._whiten(as_rows(chosen, rows.dtype))
     if isinstance(clusterer, BaseKMeans) and _too_large(X, rows, whitener):
-        return _WhiteBlocks(rows, whitener)
+        return WhiteBlocks(rows, whitener)
     return whitener.transform(X)
 
 
 def all_white_rows(X: Any, rows: Rows, whitener: Whitener | KernelWhitener) -> Rows:
     """Return all rows whitened: an array where that fits the memory budget, else made on every walk."""
     if _too_large(X, rows, whitener):
-        Z = _WhiteBlocks(rows, whitener)
+        Z = WhiteBlocks(rows, whitener)
         return streamed(IterableRows(Z, rows.n_rows, whitener.n_components_, rows.dtype))
     return as_rows(as_array(whitener.transform(X)), rows.dtype)
 
@@ -128,7 +128,7 @@ def centroids_of(clusterer: BaseEstimator, n_white: int) -> tuple[np.ndarray, np
     return C, np.bincount(labels[labels >= 0], minlength=len(C)).astype(np.float64)
 
 
-class _WhiteBlocks:
+class WhiteBlocks:
     """Whitened blocks of rows that are too many to be kept."""
 
     def __init__(self, rows: Rows, whitener: Whitener | KernelWhitener) -> None:

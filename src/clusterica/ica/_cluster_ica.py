@@ -1,4 +1,4 @@
-"""Cluster-ICA: whiten ``y = T x``, cluster y, and read the ICA filters ``Tᵀ c`` off the centroids c."""
+"""Cluster-ICA: whiten ``y = T x``, cluster y, read filters ``Tᵀ c`` off the centroids c, refine them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from sklearn.base import (
     clone,
 )
 from sklearn.callback import CallbackSupportMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from clusterica.arrays import (
@@ -31,10 +30,11 @@ from clusterica.arrays._namespace import Array
 from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
 from clusterica.ica._centroids import centroids_of, prepared, white_rows, white_rows_in_float32
 from clusterica.ica._fold import fold, fold_overcomplete
-from clusterica.ica._likelihood import check_density, maximize_likelihood
+from clusterica.ica._likelihood import check_density
+from clusterica.ica._refine import WhiteSpace, find_start, refine, white_space
 from clusterica.ica._whitening import fit_whitener, warn_of_few_rows
-from clusterica.ops.contrast import Contrast, SmoothedLaplace
-from clusterica.ops.linalg import combine, polar_factor, project, unit_rows
+from clusterica.ops.contrast import Contrast
+from clusterica.ops.linalg import combine, project, unit_rows
 from clusterica.ops.moments import response_moments, winning_energies
 from clusterica.ops.pursuit import orient
 from clusterica.optim import Progress, fit_progress
@@ -54,12 +54,13 @@ class Unmixing(NamedTuple):
 class ClusterICA(
     CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 ):
-    r"""Independent components of data with sparse sources, found by clustering.
+    r"""Independent components of data, found by clustering and refined by maximum likelihood.
 
     If :math:`x = A s` with independent sparse sources s, then white data :math:`y = T x` is a rotation of
     s, and clusters of y lie on both sides of every source's direction (Algorithm 1 of [1]_). The
     centroids c give the filters :math:`T^\top c`, rows of :math:`A^{-1}`, and the columns
-    :math:`T^{-1} c` of A.
+    :math:`T^{-1} c` of A. By default they are a start: a law is fitted to every source, with heavy or light
+    tails, and the likelihood of all is maximised. ``refine=None`` is the method of [1]_.
 
     Parameters
     ----------
@@ -79,17 +80,20 @@ class ClusterICA(
     whitener : Whitener or None, default=None
         A copy is fitted. None is ``Whitener("pca", eps=0.0)``, which leaves directions without variance out.
         All methods are equally valid; a regularised one is for data with noise, such as image patches.
-    refine : {"ml"}, contrast or None, default=None
-        "ml" goes on from the centroids to the maximum of the likelihood of Laplace sources, by a few
-        quasi-Newton steps: centroids come near the sources with more rows, but not as near as is possible.
-        A contrast G, such as ``LogCosh()`` or an object of your own, takes the place of the Laplace law; see
-        :func:`~clusterica.ica.check_contrast`. :math:`e^{-G}` must be a density, which that of a bounded G,
-        such as ``Exponential()``, is not. Not for overcomplete sources.
+    refine : {"ml"}, contrast or None, default="ml"
+        "ml" goes on from the centroids to the maximum of the likelihood, with a law fitted to every source
+        [2]_, so that sources with light tails are found too. It needs as many sources as the white data has
+        dimensions, all of them with variance; elsewhere (overcomplete sources, a whitener of your own with
+        more dimensions than n_components, or one that keeps constant directions) the centroids are the
+        result. A contrast G, such as ``LogCosh()`` or an object of your own, is the law of all sources,
+        and an error where the likelihood can't be used; see :func:`~clusterica.ica.check_contrast`.
+        :math:`e^{-G}` must be a density, which that of a bounded G, such as ``Exponential()``, is not.
+        None leaves the centroids as they are.
     cluster_rows : int or None, default=None
-        Number of rows, drawn at random, that the clusterer sees. None is all of them. With refine, which
-        needs no more than a start, None is half of them, within 100 and 400 for each component, of which
-        ten are counted at least.
-    max_iter : int, default=100
+        Number of rows, drawn at random, that the clusterer sees. With refine, which needs no more than a
+        start, None is half of them, within 100 and 400 for each component, of which ten are counted at
+        least. Without it, None is all rows.
+    max_iter : int, default=500
         Most steps of refine.
     random_state : int, RandomState, Generator or None, default=None
         Seed of all random draws, the same on every device.
@@ -107,7 +111,7 @@ class ClusterICA(
         a whitener with eps=0; otherwise the two differ by as much as the centroids are from orthogonal, or
         as directions were left out.
     kurtosis_ : array of shape (n_components_,)
-        Excess kurtosis of every source: 0 for a Gaussian one, 3 for a Laplace law.
+        Excess kurtosis of every source: 0 for a Gaussian one, 3 for a Laplace law, -1.2 for a uniform one.
     filter_centroids_ : array of shape (n_clusters, n_features)
         :math:`T^\top c` for all centroids.
     mixing_centroids_ : array of shape (n_clusters, n_features)
@@ -119,10 +123,11 @@ class ClusterICA(
     n_components_ : int
         Number of sources found.
     n_iter_ : int
-        Steps of refine, or without it iterations of the clusterer.
+        Steps of refine, or without it iterations of the clusterer. 0 where the likelihood ended with two
+        copies of a source, and a rotation of the white rows is returned in its place.
     objective_history_ : ndarray of shape (n_iter_ + 1,)
         Minus the mean log-likelihood, up to a constant, at the start and after every step; empty without
-        refine.
+        refine, and where n_iter_ is 0.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -140,13 +145,16 @@ class ClusterICA(
     otherwise clusterers of this library read them block by block. The steps of refine need no whitened
     rows, only passes over X.
 
-    Sources must be sparse (excess kurtosis well above 0). Gaussian ones can't be told apart by any method,
-    and K-means does not find those with light tails.
+    One source may be Gaussian. Two or more can't be told apart by any method: their space is found, but the
+    directions in it mean nothing, and the fit warns. Without refine sources must be sparse (excess kurtosis
+    well above 0), since clusters do not lie along others.
 
     References
     ----------
     .. [1] A. Vinnikov and S. Shalev-Shwartz, "K-means recovers ICA filters when independent components
        are sparse", 2014.
+    .. [2] D. T. Pham and P. Garat, "Blind separation of mixture of independent sources through a
+       quasi-maximum likelihood approach", 1997.
 
     Examples
     --------
@@ -154,7 +162,7 @@ class ClusterICA(
     >>> from clusterica.ica import ClusterICA
     >>> from clusterica.metrics import amari_distance
     >>> X, S, A = make_sparse_sources(20_000, 5, mixing="orthogonal", random_state=0)
-    >>> ica = ClusterICA(refine="ml", random_state=0).fit(X)
+    >>> ica = ClusterICA(random_state=0).fit(X)
     >>> ica.transform(X).shape
     (20000, 5)
     >>> bool(amari_distance(ica.components_, A) < 0.02)
@@ -177,9 +185,9 @@ class ClusterICA(
         *,
         clusterer: Any = None,
         whitener: Whitener | None = None,
-        refine: str | Contrast | None = None,
+        refine: str | Contrast | None = "ml",
         cluster_rows: int | None = None,
-        max_iter: int = 100,
+        max_iter: int = 500,
         random_state: Any = None,
     ) -> None:
         self.n_components = n_components
@@ -209,9 +217,21 @@ class ClusterICA(
         with worker_pool():
             progress = fit_progress(self, 2, X=X, y=y)
             self.whitener_ = self._fit_whitener(X, rows)
-            C = self._cluster(X, rows, rng, progress)
-            found = self._unmixing(rows, C, contrast, progress)
-            self._set_components(rows, found)
+            space = self._space_to_refine()
+            Y, C = self._cluster(X, rows, rng, progress, is_start=space is not None)
+            if space is None:
+                T, back = self._white_space()
+                self.n_iter_ = getattr(self.clusterer_, "n_iter_", 1)
+                self.objective_history_ = np.empty(0)
+                found = Unmixing(C @ T, back @ C.T)
+            else:
+                settings: dict[str, Any] = {"space": space, "contrast": contrast, "rng": rng}
+                W = find_start(rows, Y, C, **settings)
+                del Y  # its memory is needed no more
+                refined = refine(rows, W, max_iter=self.max_iter, progress=progress, **settings)
+                self.n_iter_, self.objective_history_ = refined.n_iter, np.array(refined.history)
+                found = Unmixing(refined.filters, np.linalg.pinv(refined.filters))
+            self._set_components(rows, found, is_refined=space is not None)
         progress.end()
         return self
 
@@ -294,21 +314,37 @@ class ClusterICA(
             return n_white
         return n
 
+    def _space_to_refine(self) -> WhiteSpace | None:
+        """Return the white space that refine works in; None where the centroids are the answer."""
+        if self.refine is None:
+            return None
+        n_white, n_lines = self.whitener_.n_components_, self._count_lines(self.whitener_)
+        space = white_space(self.whitener_)
+        if n_lines == n_white and space is not None:
+            return space
+        if isinstance(self.refine, str):
+            return None
+        if n_lines == n_white:
+            raise ValueError(
+                f"refine={self.refine!r} needs white data without constant directions, and the data varies "
+                f"in {self.whitener_.rank_} of {n_white}; use refine=None, or a whitener that leaves them "
+                "out, such as Whitener('pca', eps=0.0)"
+            )
+        remedy = f"n_components={n_white}"
+        if n_lines < n_white:
+            remedy = f"whitener=Whitener('pca', eps=..., n_components={n_lines})"
+        raise ValueError(
+            f"refine={self.refine!r} needs as many sources as the white data has dimensions, and "
+            f"n_components={n_lines} differs from {n_white}; use refine=None, or {remedy}"
+        )
+
     def _cluster(
-        self, X: Any, rows: Rows, rng: np.random.Generator, progress: Progress
-    ) -> np.ndarray:
-        """Return the directions of the sources in the white space, shape (n_sources, n_white)."""
+        self, X: Any, rows: Rows, rng: np.random.Generator, progress: Progress, *, is_start: bool
+    ) -> tuple[Array, np.ndarray]:
+        """Return the white rows that were clustered, and directions of sources, (n_sources, n_white)."""
         n_white = self.whitener_.n_components_
         n_lines = self._count_lines(self.whitener_)
-        if self.refine is not None and n_lines != n_white:
-            remedy = f"or n_components={n_white}"
-            if n_lines < n_white:
-                remedy = f"or whitener=Whitener('pca', eps=..., n_components={n_lines})"
-            raise ValueError(
-                f"refine needs as many sources as the white data has dimensions, and n_components={n_lines} "
-                f"differs from {n_white}; use refine=None, {remedy}"
-            )
-        n_rows = self._count_cluster_rows(rows, n_lines)
+        n_rows = self._count_cluster_rows(rows, n_lines, is_start=is_start)
         if n_rows < 2 * n_lines:
             given, more = ("n_samples", "give more rows")
             if n_rows < rows.n_rows:
@@ -319,8 +355,7 @@ class ClusterICA(
             )
         n_init = 1 if n_lines <= n_white else _OVERCOMPLETE_STARTS
         clusterer = prepared(self.clusterer, n_clusters=2 * n_lines, n_init=n_init, rng=rng)
-        is_start = self.refine is not None and self.cluster_rows is None
-        if is_start and rows.on_host and rows.indexable:
+        if is_start and self.cluster_rows is None and rows.on_host and rows.indexable:
             Y = white_rows_in_float32(rows, self.whitener_, n_rows, rng)
         else:
             Y = white_rows(X, rows, self.whitener_, n_rows, clusterer, rng)
@@ -331,14 +366,8 @@ class ClusterICA(
         self.filter_centroids_ = rows.learned(centroids @ T)
         self.mixing_centroids_ = rows.learned(centroids @ back.T)
         if n_lines > n_white:
-            return fold_overcomplete(centroids, self._energies(rows, centroids), n_lines)
-        lines = fold(centroids, counts, n_lines)
-        if self.refine is not None and len(lines) < n_lines:
-            raise ValueError(
-                f"{type(clusterer).__name__} gave centroids in {len(lines)} directions, and refine needs "
-                f"{n_lines}; use a clusterer with n_clusters, such as CosineKMeans, or refine=None"
-            )
-        return lines
+            return Y, fold_overcomplete(centroids, self._energies(rows, centroids), n_lines)
+        return Y, fold(centroids, counts, n_lines)
 
     def _energies(self, rows: Rows, centroids: np.ndarray) -> np.ndarray:
         """Return the energy of the white rows along the centroids, each along that it is largest along."""
@@ -348,10 +377,10 @@ class ClusterICA(
         (energies,) = map_reduce(winning_energies, rows, F, mean, row_bytes=row_bytes)
         return to_host(energies)
 
-    def _count_cluster_rows(self, rows: Rows, n_lines: int) -> int:
+    def _count_cluster_rows(self, rows: Rows, n_lines: int, *, is_start: bool) -> int:
         if self.cluster_rows is not None:
             return min(self.cluster_rows, rows.n_rows)
-        if self.refine is None:
+        if not is_start:
             return rows.n_rows
         n = max(n_lines, 10)
         return min(rows.n_rows, 400 * n, max(rows.n_rows // 2, 100 * n))
@@ -362,10 +391,8 @@ class ClusterICA(
         return to_host(T).astype(np.float64), to_host(back).astype(np.float64)
 
     def _contrast(self) -> Contrast | None:
-        if self.refine is None:
+        if self.refine is None or isinstance(self.refine, str):
             return None
-        if isinstance(self.refine, str):
-            return SmoothedLaplace()
         light_tails = orient(self.refine).sign > 0
         check_density(self.refine)
         if light_tails:
@@ -378,34 +405,7 @@ class ClusterICA(
             )
         return self.refine
 
-    def _unmixing(
-        self, rows: Rows, C: np.ndarray, contrast: Contrast | None, progress: Progress
-    ) -> Unmixing:
-        """Return the filters of the directions, refined if asked, and their columns of the mixing matrix."""
-        T, back = self._white_space()
-        self.n_iter_, self.objective_history_ = getattr(self.clusterer_, "n_iter_", 1), np.empty(0)
-        if contrast is None:
-            return Unmixing(C @ T, back @ C.T)
-        task = progress.subtask("likelihood", self.max_iter)
-        result = maximize_likelihood(
-            rows,
-            polar_factor(C) @ T,  # on white data the answer is orthogonal
-            to_host(self.whitener_.mean_).astype(np.float64),
-            contrast=contrast,
-            max_iter=self.max_iter,
-            progress=task,
-        )
-        task.end()
-        if not (result.converged or result.stopped):
-            warnings.warn(
-                f"the likelihood was still rising after max_iter={self.max_iter} steps; raise max_iter",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
-        self.n_iter_, self.objective_history_ = result.n_iter, np.array(result.history)
-        return Unmixing(result.params, np.linalg.pinv(result.params))
-
-    def _set_components(self, rows: Rows, found: Unmixing) -> None:
+    def _set_components(self, rows: Rows, found: Unmixing, *, is_refined: bool) -> None:
         """Scale the sources to unit variance, and set signs and order by the convention."""
         mean = to_host(self.whitener_.mean_)
         B = found.filters.astype(rows.dtype)
@@ -421,7 +421,7 @@ class ClusterICA(
         self.mixing_ = rows.learned(found.columns[:, order] * scale)
         self.kurtosis_, self.mean_ = rows.learned(kurtosis[order]), self.whitener_.mean_
         self.n_components_ = self._n_features_out = len(B)
-        _warn_of_laws(kurtosis[order], rows)
+        _warn_of_laws(kurtosis[order], rows, is_refined=is_refined)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -429,17 +429,26 @@ class ClusterICA(
         return tags
 
 
-def _warn_of_laws(kurtosis: np.ndarray, rows: Rows) -> None:
-    """Warn of sources that look Gaussian, and of data that seems to have no variance."""
-    # The largest sample kurtosis over all directions of Gaussian data is about this.
-    noise = 2 * np.sqrt(24 * len(kurtosis) / rows.n_rows)
-    n_gaussian = int((kurtosis < noise).sum())
-    if n_gaussian:
-        warnings.warn(
-            f"{n_gaussian} of {len(kurtosis)} sources look Gaussian or lighter in the tails (excess kurtosis "
-            f"below {noise:.2g}, which {rows.n_rows} rows can't tell from 0): clustering does not find such "
-            "sources, and Gaussian ones can't be told apart by any method; see kurtosis_",
-            UserWarning,
-            stacklevel=5,
+def _warn_of_laws(kurtosis: np.ndarray, rows: Rows, *, is_refined: bool) -> None:
+    """Warn of sources that can't be told apart, and of data that seems to have no variance."""
+    # The largest sample kurtosis over all directions of so many Gaussian sources is about this.
+    noise = 2 * np.sqrt(24 * np.arange(1, len(kurtosis) + 1) / rows.n_rows)
+    message = ""
+    if is_refined:
+        among = np.flatnonzero(np.sort(np.abs(kurtosis)) < noise)
+        if len(among) and among[-1] > 0:  # one Gaussian source is what the others leave
+            message = (
+                f"{among[-1] + 1} of {len(kurtosis)} sources look Gaussian (excess kurtosis within "
+                f"{noise[among[-1]]:.2g} of 0, which {rows.n_rows} rows can't tell from 0), and Gaussian "
+                "sources can't be told apart by any method; see kurtosis_"
+            )
+    elif (kurtosis < noise[-1]).any():
+        message = (
+            f"{(kurtosis < noise[-1]).sum()} of {len(kurtosis)} sources look Gaussian or lighter in the "
+            f"tails (excess kurtosis below {noise[-1]:.2g}, which {rows.n_rows} rows can't tell from 0): "
+            "clusters do not lie along such sources, and Gaussian ones can't be told apart by any method; "
+            "use refine='ml' for light tails, and see kurtosis_"
         )
+    if message:
+        warnings.warn(message, UserWarning, stacklevel=5)
     warn_of_few_rows(kurtosis, rows.n_rows, "source", stacklevel=5)

@@ -26,6 +26,8 @@ def symmetric_fixed_point(
     contrast: Contrast,
     max_iter: int,
     tol: float,
+    whitening: np.ndarray | None = None,
+    mean: np.ndarray | None = None,
     progress: Progress | None = None,
     fitted: Callable[[np.ndarray], dict[str, Any]] | None = None,
 ) -> LoopResult:
@@ -34,7 +36,7 @@ def symmetric_fixed_point(
     Parameters
     ----------
     rows : Rows
-        White: of mean 0 and with ``E[z zᵀ] = I``.
+        The rows x.
     start : ndarray of shape (n_dims, n_dims)
         Directions to begin with.
     contrast : callable
@@ -43,21 +45,27 @@ def symmetric_fixed_point(
         Most steps, each a walk over the rows.
     tol : float
         Ends when no direction turns by more than an angle with ``1 - cos`` of this.
+    whitening, mean : ndarray of shape (n_dims, n_features) and (n_features,), optional
+        ``z = whitening (x - mean)`` is white: of mean 0 and with ``E[z zᵀ] = I``. Without them the rows are.
     progress : Progress, optional
         Task of which the steps are parts.
     fitted : callable, optional
         From directions to fitted attributes, for callbacks.
     """
-    step = partial(_step, rows=rows, contrast=contrast)
+    whitening = np.eye(rows.n_features) if whitening is None else whitening
+    mean = np.zeros(rows.n_features) if mean is None else mean
+    step = partial(_step, rows=rows, whitening=whitening, mean=mean, contrast=contrast)
     state = LoopState(0, polar_factor(start))
     return iterate(step, state, max_iter=max_iter, tol=tol, progress=progress, fitted=fitted)
 
 
-def _step(W: np.ndarray, *, rows: Rows, contrast: Contrast) -> Step:
+def _step(
+    W: np.ndarray, *, rows: Rows, whitening: np.ndarray, mean: np.ndarray, contrast: Contrast
+) -> Step:
     fn = partial(likelihood_sums, contrast=contrast)
     row_bytes = 7 * rows.n_features * rows.dtype.itemsize
-    B, mean = W.astype(rows.dtype), np.zeros(rows.n_features, rows.dtype)
-    total = map_reduce(fn, rows, B, mean, row_bytes=row_bytes)
+    B, about = (np.asarray(a, dtype=rows.dtype) for a in (W @ whitening, mean))
+    total = map_reduce(fn, rows, B, about, row_bytes=row_bytes)
     of = LikelihoodSums(*(to_host(value) / rows.n_rows for value in total))
     M = (of.gradient - np.diag(of.curvature)) @ W
     new = to_host(polar_factor(rows.place(M)))

@@ -8,14 +8,18 @@ it on data that no independent sources explain.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 from scipy import stats
 
 from clusterica.arrays import Rows, map_reduce, to_host
+from clusterica.ica._laws import Laws, fit_laws
 from clusterica.ops.contrast import Contrast, Derivatives
 from clusterica.ops.likelihood import LikelihoodSums, likelihood_sums
+from clusterica.ops.score import ScoreSums, score_sums
 from clusterica.optim import LBFGS, Evaluation, LoopResult, LoopState, Progress, iterate
 
 # Least eigenvalue of a block of the second derivative: two Gaussian sources would have 0.
@@ -49,7 +53,7 @@ def maximize_likelihood(
     B0: np.ndarray,
     mean: np.ndarray,
     *,
-    contrast: Contrast,
+    contrast: Contrast | None = None,
     max_iter: int,
     progress: Progress | None = None,
 ) -> LoopResult:
@@ -60,25 +64,32 @@ def maximize_likelihood(
     rows : Rows
         The data.
     B0 : ndarray of shape (n_components, n_features)
-        Unmixing matrix to start from, with as many rows as the data has dimensions.
+        Unmixing matrix to start from, with as many rows as the data has dimensions; without a contrast
+        its sources have unit variance.
     mean : ndarray of shape (n_features,)
         Mean of the data.
-    contrast : callable
-        Minus the log-density of the sources, with derivatives.
+    contrast : callable or None, default=None
+        Minus the log-density of all sources, with derivatives. None fits a law of its own to every source of
+        the start.
     max_iter : int
         Most steps.
     progress : Progress, optional
         Task of which the steps are parts.
     """
+    evaluate: Callable[[np.ndarray], Evaluation] = _LikelihoodOfLaws(rows, B0, mean)
+    if contrast is not None:
+        evaluate = partial(_evaluate, rows=rows, B0=B0, mean=mean, contrast=contrast)
     solver = LBFGS(
-        evaluate=partial(_evaluate, rows=rows, B0=B0, mean=mean, contrast=contrast),
+        evaluate=evaluate,
         retract=lambda W, E: W + E @ W,
         precondition=_quasi_newton,
         size=len,  # the squared length of the identity, which a relative move is compared with
     )
     start = solver.start(np.eye(B0.shape[0]))
     state = LoopState(0, start, (start.evaluation.objective,))
-    tol = _SHARE_OF_SAMPLING_VARIANCE / rows.n_rows
+    # An entry of W has a sampling variance of about 1 / 4n where sources are far from Gaussian, more
+    # where not.
+    tol = _SHARE_OF_SAMPLING_VARIANCE * len(B0) / (4 * rows.n_rows)
     result = iterate(solver.step, state, max_iter=max_iter, tol=tol, progress=progress)
     B = result.params.params @ B0
     growth = np.linalg.norm(B) / np.linalg.norm(B0)
@@ -94,15 +105,42 @@ def _evaluate(
     W: np.ndarray, *, rows: Rows, B0: np.ndarray, mean: np.ndarray, contrast: Contrast
 ) -> Evaluation:
     """Return the mean loss, its relative gradient, and the curvatures h, one walk over the rows."""
-    B, about = (np.asarray(a, dtype=rows.dtype) for a in (W @ B0, mean))
     fn = partial(likelihood_sums, contrast=contrast)
-    row_bytes = (rows.n_features + 6 * len(W)) * rows.dtype.itemsize
-    total = map_reduce(fn, rows, B, about, row_bytes=row_bytes)
-    mean_of = LikelihoodSums(*(to_host(value) / rows.n_rows for value in total))
+    mean_of = LikelihoodSums(*means_of(fn, rows, W @ B0, mean))
     h = np.outer(mean_of.curvature, mean_of.energy)
     np.fill_diagonal(h, mean_of.diagonal)
     objective = float(mean_of.value) - np.linalg.slogdet(W).logabsdet
     return Evaluation(objective, mean_of.gradient - np.eye(len(W)), h)
+
+
+class _LikelihoodOfLaws:
+    """The mean loss with a law for every source, fitted at the first evaluation and kept from then on."""
+
+    def __init__(self, rows: Rows, B0: np.ndarray, mean: np.ndarray) -> None:
+        self._rows, self._B0, self._mean = rows, B0, mean
+        self._laws: Laws | None = None
+
+    def __call__(self, W: np.ndarray) -> Evaluation:
+        """Return the mean loss, its relative gradient, and the curvatures h, one walk over the rows."""
+        mean_of = ScoreSums(*means_of(score_sums, self._rows, W @ self._B0, self._mean))
+        if self._laws is None:
+            self._laws = fit_laws(mean_of)
+        a, b = self._laws
+        gradient = a[:, None] * mean_of.second + np.einsum("ki,kij->ij", b, mean_of.gradient)
+        energy = np.diag(mean_of.second)
+        h = np.outer(a + (b * mean_of.curvature).sum(axis=0), energy)
+        np.fill_diagonal(h, a * energy + (b * mean_of.diagonal).sum(axis=0))
+        value = float((a * energy / 2 + (b * mean_of.size).sum(axis=0)).sum())
+        objective = value - np.linalg.slogdet(W).logabsdet
+        return Evaluation(objective, gradient - np.eye(len(W)), h)
+
+
+def means_of(fn: Any, rows: Rows, B: np.ndarray, mean: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Return the means over rows of what an op sums, of the sources ``B (x - mean)``."""
+    B, mean = (np.asarray(a, dtype=rows.dtype) for a in (B, mean))
+    row_bytes = (rows.n_features + 7 * len(B)) * rows.dtype.itemsize
+    total = map_reduce(fn, rows, B, mean, row_bytes=row_bytes)
+    return tuple(to_host(value) / rows.n_rows for value in total)
 
 
 def _quasi_newton(gradient: np.ndarray, h: np.ndarray) -> np.ndarray:

@@ -122,7 +122,12 @@ def _learn(ctx: Context, X: np.ndarray, size: int) -> dict[str, np.ndarray]:
     }
     filters = {}
     for name, clusterer in clusterers.items():
-        ica = ClusterICA(clusterer=clusterer, whitener=patch_whitener(size), random_state=ctx.seed)
+        ica = ClusterICA(
+            clusterer=clusterer,
+            whitener=patch_whitener(size),
+            refine=None,
+            random_state=ctx.seed,
+        )
         with warnings.catch_warnings():
             # One or two sources of patches look Gaussian; the table counts them.
             warnings.filterwarnings("ignore", ".*look Gaussian", UserWarning)

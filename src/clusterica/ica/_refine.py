@@ -1,0 +1,190 @@
+"""From directions of clusters to sources of largest likelihood: rotate a sample, then maximise over all rows.
+
+1. A rotation of a sample of white rows, from the directions of the clusters (``_rotation``).
+2. A law for every source, fitted to it on all rows, and the maximum of the likelihood (``_likelihood``).
+3. If that ends with copies of a source, as it may where a law has no variance, the rotation of all rows
+instead,
+   whose sources are uncorrelated.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from clusterica.arrays import Rows, as_rows, to_host
+from clusterica.arrays._namespace import Array
+from clusterica.ica._centroids import WhiteBlocks
+from clusterica.ica._likelihood import maximize_likelihood
+from clusterica.ica._rotation import WhiteRows, find_rotation
+from clusterica.ops.contrast import Contrast
+from clusterica.ops.linalg import polar_factor, unit_rows
+from clusterica.optim import Progress
+from clusterica.preprocessing import Whitener
+from clusterica.preprocessing._moments import moments_about_mean
+
+# Sources of finite variance come out with correlations of about 1 / √n_rows, copies with nearly 1.
+_COPIES = 0.5
+# Share of the largest variance below which a direction of the white rows has none.
+_LEAST_VARIANCE = 1e-8
+
+
+class WhiteSpace(NamedTuple):
+    """The map ``z = R T (x - mean)`` with ``E[z zᵀ] = I``, also where the whitener is regularised."""
+
+    T: np.ndarray
+    """Whitening matrix, shape (n_white, n_features)."""
+    R: np.ndarray
+    """Inverse root of ``E[y yᵀ]`` for ``y = T (x - mean)``, symmetric."""
+    mean: np.ndarray
+
+
+class Refined(NamedTuple):
+    """Filters of shape (n_components, n_features), and the steps of the likelihood."""
+
+    filters: np.ndarray
+    n_iter: int
+    history: tuple[float, ...]
+
+
+def white_space(whitener: Whitener) -> WhiteSpace | None:
+    """Return the white space of a fitted whitener, or None if it has directions without variance."""
+    T, mean = (to_host(a).astype(np.float64) for a in (whitener.whitening_, whitener.mean_))
+    if min(whitener.rank_, whitener.n_components or len(T)) < len(T):
+        return None
+    R = np.eye(len(T))
+    if whitener.eps_ > 0:
+        n, _, second = whitener._moments  # in float64, as covariance_ need not be
+        values, vectors = np.linalg.eigh(T @ (second / (n - 1)) @ T.T)
+        if values[0] <= _LEAST_VARIANCE * values[-1]:
+            return None
+        R = (vectors / np.sqrt(values)) @ vectors.T
+    return WhiteSpace(T, R, mean)
+
+
+def find_start(
+    rows: Rows,
+    sample: Array,
+    directions: np.ndarray,
+    *,
+    space: WhiteSpace,
+    contrast: Contrast | None,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """Return the rotation of white rows z that the likelihood starts from, shape (n_white, n_white).
+
+    Parameters
+    ----------
+    rows : Rows
+        The data.
+    sample : array or blocks of shape (n_rows, n_white)
+        White rows that the clusterer has seen.
+    directions : ndarray of shape (n_directions, n_white)
+        Directions of clusters, at most n_white of them; the others are drawn at random.
+    space : WhiteSpace
+        Where they lie.
+    contrast : callable or None
+        With one, which is for sources that clusters lie along, the directions are not turned any further.
+    rng : Generator
+        For what is drawn at random.
+    """
+    missing = space.R.shape[0] - len(directions)
+    filled = np.concatenate([directions, rng.normal(size=(missing, space.R.shape[0]))])
+    # A filter c of the white rows y is the filter c R^-1 of z = R y.
+    back = np.linalg.inv(space.R)
+    W = polar_factor(filled @ back)
+    if contrast is not None:
+        return W
+    white = _white_sample(rows, sample, space)
+    W = find_rotation(white, W, rng=rng)
+    # A sample has not quite the covariance of all rows.
+    return W if white.rows is rows else polar_factor(W @ white.whitening @ back)
+
+
+def refine(
+    rows: Rows,
+    W: np.ndarray,
+    *,
+    space: WhiteSpace,
+    contrast: Contrast | None,
+    max_iter: int,
+    rng: np.random.Generator,
+    progress: Progress,
+) -> Refined:
+    """Return the filters of largest likelihood, from a rotation W of white rows on.
+
+    Parameters
+    ----------
+    rows : Rows
+        The data.
+    W : ndarray of shape (n_white, n_white)
+        As :func:`find_start` returns it.
+    space : WhiteSpace
+        What W turns.
+    contrast : callable or None
+        Minus the log-density of all sources, or None to fit a law to each.
+    max_iter : int
+        Most steps.
+    rng : Generator
+        For what is drawn at random.
+    progress : Progress
+        Task of the fit.
+    """
+    B = space.R @ space.T
+    task = progress.subtask("likelihood", max_iter)
+    result = maximize_likelihood(
+        rows, W @ B, space.mean, contrast=contrast, max_iter=max_iter, progress=task
+    )
+    task.end()
+    if _has_copies(result.params @ np.linalg.pinv(B)):
+        return _uncorrelated(rows, W, space, contrast, rng)
+    if not (result.converged or result.stopped):
+        warnings.warn(
+            f"the likelihood was still rising after max_iter={max_iter} steps; raise max_iter",
+            ConvergenceWarning,
+            stacklevel=5,
+        )
+    return Refined(result.params, result.n_iter, result.history)
+
+
+def _white_sample(rows: Rows, sample: Array, space: WhiteSpace) -> WhiteRows:
+    """Return the white rows of the clusterer, made exactly white, which weak sources need.
+
+    All rows, where the sample is blocks that are made anew on every walk, or has directions without variance.
+    """
+    if not isinstance(sample, WhiteBlocks):
+        Y = as_rows(sample)
+        n, mean, second = (to_host(m) for m in moments_about_mean(Y))
+        values, vectors = np.linalg.eigh(second / n)
+        if values[0] > _LEAST_VARIANCE * values[-1]:
+            return WhiteRows(Y, (vectors / np.sqrt(values)) @ vectors.T, mean)
+    return WhiteRows(rows, space.R @ space.T, space.mean)
+
+
+def _has_copies(filters: np.ndarray) -> bool:
+    """Return whether two sources are nearly the same, given as filters of rows of covariance 1."""
+    unit = unit_rows(filters)
+    return bool(np.abs(unit @ unit.T - np.eye(len(unit))).max() > _COPIES)
+
+
+def _uncorrelated(
+    rows: Rows,
+    W: np.ndarray,
+    space: WhiteSpace,
+    contrast: Contrast | None,
+    rng: np.random.Generator,
+) -> Refined:
+    """Return sources that are no copies of each other, where the likelihood ended with such."""
+    B = space.R @ space.T
+    if contrast is None:
+        return Refined(find_rotation(WhiteRows(rows, B, space.mean), W, rng=rng) @ B, 0, ())
+    warnings.warn(
+        f"the likelihood of refine={contrast!r} ended with two copies of a source, and the sources of the "
+        "clusters are kept instead; use refine='ml', which fits a law to every source",
+        UserWarning,
+        stacklevel=6,
+    )
+    return Refined(W @ B, 0, ())
