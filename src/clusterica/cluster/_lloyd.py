@@ -22,7 +22,7 @@ from clusterica.arrays._namespace import Array
 from clusterica.cluster._plus_plus import more_centers
 from clusterica.cluster._sample import SAMPLE, draw_rows
 from clusterica.ops.assign import fit_sums, lloyd_sums
-from clusterica.ops.linalg import polar_factor, row_energies
+from clusterica.ops.linalg import polar_factor
 from clusterica.ops.moments import Energy, energy
 from clusterica.ops.renew import Centers, center_counts, renew
 from clusterica.ops.rules import LloydSums, Rule, n_labels
@@ -89,6 +89,8 @@ class Lloyd:
         """Iterate from the centres C; an iteration is a pass over the data, in batches if asked."""
         step = self.step if batch_size is None else partial(self.batch_step, batch_size=batch_size)
         start, self.idle = LoopState(0, self.start(C)), None
+        # With tol=0 the last digits of a damped centre could go to and fro for ever.
+        tol = max(tol, (4 * float(np.finfo(self.rows.dtype).eps)) ** 2)
         return iterate(step, start, max_iter=max_iter, tol=tol, progress=progress, fitted=fitted)
 
     def start(self, C: Array) -> Centers:
@@ -172,11 +174,8 @@ class Lloyd:
 
     def _finished_step(self, old: Centers, new: Centers, gain: float) -> Step:
         xp = namespace_of(new.C)
-        moved, size = row_energies(new.C - old.C), row_energies(new.C)
-        change = float(xp.sum(moved)) / (float(xp.sum(size)) or 1.0)
-        rounding = 4 * float(xp.finfo(new.C.dtype).eps)
-        if bool(xp.all(moved <= rounding**2 * size)):
-            change = 0.0  # the last digits may go to and fro for ever
+        moved, size = float(xp.sum((new.C - old.C) ** 2)), float(xp.sum(new.C**2))
+        change = moved / size if size > 0 else moved
         return Step(new, self.objective(gain), change)
 
     def revive(
