@@ -32,9 +32,7 @@ NOTE = (
     "matter of a few far rows; the cosine rule is linear in the rows."
 )
 SIMILAR = "similar"
-# Up to which the median distance counts as similar to that of Laplace sources. Distances fall with the
-# root of the number of rows, so that ten times the rows make up for it.
-FACTOR = np.sqrt(10)
+FACTOR = 2  # up to which the median distance counts as similar to that of Laplace sources
 FAR = 0.4  # median distance from which the axes count as not found
 
 
@@ -192,7 +190,7 @@ def _similar(label: str, found: Medians, laplace: Medians) -> Check:
     }
     return Check(
         f"{label} sources give results similar to Laplace sources, with K-means and cosine K-means: a median "
-        f"distance at most {FACTOR:.1f} times theirs in every cell",
+        f"distance at most {FACTOR} times theirs in every cell",
         all(ratio <= FACTOR for ratio, _ in worst.values()),
         ", ".join(
             f"{LEARNERS[name].label} at most {ratio:.2g} times ({cell})"
