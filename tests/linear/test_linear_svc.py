@@ -90,7 +90,7 @@ def test_all_solvers_agree(request, shape, monkeypatch):
             "clusterica.linear._base._kind_of_solver", lambda rows, *, search, kind=solver: kind
         )
         models.append(LinearSVC(C=30.0, tol=1e-12).fit(X, y))
-    assert models[1].n_passes_ == models[2].n_passes_ < 4 < models[0].n_passes_
+    assert models[1].n_passes_ <= models[2].n_passes_ < 4 < models[0].n_passes_
     for model in models[1:]:
         assert model.converged_
         np.testing.assert_allclose(model.coef_, models[0].coef_, atol=1e-5)

@@ -73,7 +73,7 @@ def test_products_of_rows_stay_where_they_are_if_they_are_many(
     monkeypatch.setattr("clusterica.linear._base.KernelSolver", solver)
     model = LinearSVC(random_state=0, tol=1e-11).fit(placed, y)
     on_device = most_on_host == 0 and kind == "strict-device1"
-    assert type(solvers[0]._K) is (type(placed) if on_device else np.ndarray)
+    assert type(solvers[0]._space.K) is (type(placed) if on_device else np.ndarray)
     np.testing.assert_allclose(model.C_, expected.C_)
     assert model.converged_
     np.testing.assert_allclose(to_host(model.coef_), expected.coef_, atol=1e-8)

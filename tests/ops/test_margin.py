@@ -9,6 +9,7 @@ from clusterica.ops.margin import (
     decisions,
     feature_sums,
     margin_sums,
+    squared_losses,
     weighted_rows,
     winners,
 )
@@ -133,14 +134,22 @@ def test_feature_sums(put, block):
     np.testing.assert_allclose(to_host(wide.second), 1e-48 * expected, rtol=1e-5)
 
 
-@pytest.mark.parametrize("shifted", [True, False])
-def test_weighted_rows(put, block, rng, shifted):
-    X, weights = block["X"], rng.normal(size=(40, 3))
-    about = block["about"] if shifted else np.zeros(5)
-    pull, lift = weighted_rows(put(X), put(about) if shifted else None, put(weights))
-    expected = sum(np.outer(w, x - about) for w, x in zip(weights, X, strict=True))
-    np.testing.assert_allclose(to_host(pull), expected, rtol=1e-12)
-    np.testing.assert_allclose(to_host(lift), weights.sum(axis=0), rtol=1e-12)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_weighted_rows(put, block, rng, dtype):
+    X, mean, weights = block["X"].astype(dtype), block["about"], 1e9 * rng.normal(size=(40, 3))
+    (sums,) = weighted_rows(put(X), put(mean), put(weights))
+    expected = sum(np.outer(w, x - mean) for w, x in zip(weights, X.astype(float), strict=True))
+    np.testing.assert_allclose(to_host(sums), expected, rtol=1e-11)
+
+
+@pytest.mark.parametrize("hinge", [True, False])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_squared_losses(put, block, hinge, dtype):
+    X, A, c = block["X"].astype(dtype), 1e6 * block["A"], block["c"]
+    numbers = block["targets"], block["codes"], block["weights"]
+    (loss,) = squared_losses(*(put(a) for a in (X, A, c, *numbers)), hinge=hinge)
+    expected = margin_sums(X.astype(float), A, c, None, *numbers, hinge=hinge).loss
+    np.testing.assert_allclose(to_host(loss), expected, rtol=1e-12)
 
 
 def test_decisions_and_winners(put, block):

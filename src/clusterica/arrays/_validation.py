@@ -88,18 +88,19 @@ def check_output_rows(estimator: Any, Y: Any, n_columns: int) -> Rows:
     return check_rows(expects, Y, reset=False)
 
 
-def check_weights(weights: Any, rows: Rows) -> np.ndarray:
+def check_weights(weights: Any, rows: Rows, dtype: Any = None) -> np.ndarray:
     """Return weights as a host array of shape (n_rows,): not negative, not all zero.
 
-    None gives ones that take no memory.
+    They have the dtype of the rows if no other is given. None gives ones that take no memory.
     """
+    dtype = rows.dtype if dtype is None else np.dtype(dtype)
     if weights is None:
-        return np.broadcast_to(np.ones(1, rows.dtype), (rows.n_rows,))
-    stand_in = np.broadcast_to(np.zeros(1, rows.dtype), (rows.n_rows, 1))
+        return np.broadcast_to(np.ones(1, dtype), (rows.n_rows,))
+    stand_in = np.broadcast_to(np.zeros(1, dtype), (rows.n_rows, 1))
     weights = check_sample_weight(
         to_host(weights),
         stand_in,
-        dtype=rows.dtype,
+        dtype=dtype,
         ensure_non_negative=True,
     )
     if not weights.any():

@@ -30,10 +30,14 @@ from clusterica.arrays import (
     worker_pool,
 )
 from clusterica.arrays._namespace import Array, is_host_array
-from clusterica.arrays._sklearn import Interval, fit_context
+from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
+from clusterica.linear._class_weight import check_two_classes, class_weights
+from clusterica.linear._descent import LAST_DIGITS
+from clusterica.linear._factor import SingularError
 from clusterica.linear._kernel import KernelSolver, kernel_bytes
 from clusterica.linear._primal import PrimalSolver
 from clusterica.linear._principal import PrincipalSolver, principal_bytes
+from clusterica.linear._products import objectives
 from clusterica.linear._search import Search, climb, held_out
 from clusterica.linear._solvers import Problem, Solution, Solver, Task
 from clusterica.linear._standard import learn_standard, original
@@ -48,6 +52,7 @@ _FEW_IN_SEARCH = 1500
 _FEW_ON_DEVICE = 6000
 # Fewer rows than features want a weaker loss. Solves of a strong one, which tells them all apart, are long.
 _FIRST_OF_FEW = -2
+_MOST_STRENGTH = 1e100  # its square, times those of features, is still a float64
 _MOST_SOLVES = 130  # of a search, for progress bars
 
 
@@ -65,6 +70,7 @@ class LinearHead(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
     _parameter_constraints: ClassVar[dict] = {
         "standardize": ["boolean"],
         "fit_intercept": ["boolean"],
+        "class_weight": [dict, StrOptions({"balanced"}), None],
         "validation": [Interval(Real, 0, 1, closed="neither"), "array-like"],
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
@@ -102,19 +108,28 @@ class LinearHead(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         self
         """
         rows = check_rows(self, X, reset=True, min_rows=2)
-        weights = check_weights(sample_weight, rows)
+        weights = check_weights(sample_weight, rows, np.float64)
         self.classes_, codes = self._check_labels(y, rows, weights)
-        total = float(weights.sum(dtype=np.float64))
-        kind = _kind_of_solver(rows, search=self._given_strength(total) is None)
+        weights, total = self._class_weighted(weights, codes)
+        given = self._given_strength(total)
+        if given is not None and not 1 / _MOST_STRENGTH <= given <= _MOST_STRENGTH:
+            raise ValueError(
+                f"C={given:g} (RidgeHead: sum of weights / (2 alpha)) is not between {1 / _MOST_STRENGTH:g} "
+                f"and {_MOST_STRENGTH:g}, beyond which its products overflow; scale C, or alpha and "
+                "sample_weight"
+            )
+        kind = _kind_of_solver(rows, search=given is None)
         with worker_pool() if kind is KernelSolver else nullcontext():
             problem = self._problem(rows, codes, weights)
-            solver: Solver = kind(problem)
+            try:
+                solver: Solver = kind(problem)
+            except SingularError:
+                solver = PrimalSolver(problem)
             progress = fit_progress(self, _MOST_SOLVES + 1, X=X, y=y)
             chosen = self._choose(solver, problem, weights, total, progress)
-            shares = (weights / total).astype(rows.dtype)
-            task = Task(chosen.C, shares, self.tol, self.max_iter)
+            task = Task(chosen.C, weights / weights.sum(), self.tol, self.max_iter)
             solution = solver.solve_all([task], [chosen.start], progress)[0]
-            self._keep(problem, solver, solution)
+            self._keep(problem, solver, solution, task)
         self._name_strength(chosen.C, chosen.search, total)
         progress.end()
         return self
@@ -187,13 +202,21 @@ class LinearHead(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         check_classification_targets(y)
         classes, codes = np.unique(y, return_inverse=True)
         classes = classes.astype(classes.dtype.newbyteorder("="))  # which tensors need
-        counted = np.unique(codes[weights > 0])
-        if len(counted) < 2:
-            only = classes.tolist()[counted[0]]
-            raise ValueError(
-                f"{name} needs at least two classes in y, and every row that counts is of class {only!r}"
-            )
+        check_two_classes(name, classes, codes[weights > 0])
         return classes, codes.astype(np.int32)
+
+    def _class_weighted(self, weights: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, float]:
+        """Return weights of rows times those of their classes, over the largest, and the sum before that."""
+        if self.class_weight is not None:
+            of_classes = class_weights(self.class_weight, self.classes_, codes, weights)
+            weights = weights * of_classes[codes]
+            check_two_classes(type(self).__name__, self.classes_, codes[weights > 0])
+        largest = float(weights.max())
+        if largest != 1:
+            weights = (
+                weights / largest
+            )  # no sum over rows is too large or too small for float32 then
+        return weights, largest * float(weights.sum())
 
     def _problem(self, rows: Rows, codes: np.ndarray, weights: np.ndarray) -> Problem:
         n_classes = len(self.classes_)
@@ -255,24 +278,37 @@ class LinearHead(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
             )
         return mask
 
-    def _keep(self, problem: Problem, solver: Solver, solution: Solution) -> None:
+    def _keep(self, problem: Problem, solver: Solver, solution: Solution, task: Task) -> None:
         """Set the fitted attributes, and warn where the minimum was not reached."""
-        W, b = original(problem.standard, *solver.classifiers(solution))
-        export, dtype = problem.rows.export, problem.rows.dtype
-        self.coef_, self.intercept_ = export(W.astype(dtype)), export(b.astype(dtype))
+        rows = problem.rows
+        A, c = original(problem.standard, *solver.classifiers(solution), rows.dtype)
+        self.coef_, self.intercept_ = rows.export(A), rows.export(c)
         about = problem.standard.about
-        self._about = None if about is None else export(about)
-        self.n_iter_, self.n_passes_ = max(1, solution.n_iter), solver.n_passes
-        self.objective_, self.gap_ = solution.objective, solution.gap
-        self.converged_ = solution.converged
-        if not (solution.converged or solution.stopped):
-            warnings.warn(
-                f"{type(self).__name__} has not converged after {solution.n_iter} iterations: the objective "
-                f"of a class may still fall by some {solution.gap.max():.1e} of itself (tol={self.tol:.1e}); "
-                "raise max_iter or tol, lower the strength of the loss, or pass float64",
-                ConvergenceWarning,
-                stacklevel=4,
+        self._about = None if about is None else rows.export(about)
+        self.objective_ = objectives(problem, task, A, c)
+        # The solver may count digits that coef_ and intercept_ no longer have.
+        lost = np.clip(self.objective_ - solution.objective, 0, None)
+        lost /= np.maximum(self.objective_, task.floor)
+        self.gap_ = solution.gap + lost
+        self.n_iter_, self.n_passes_ = max(1, solution.n_iter), solver.n_passes + 1
+        most = max(task.tol, LAST_DIGITS * float(np.finfo(rows.dtype).eps))
+        self.converged_ = solution.converged and bool((self.gap_ <= most).all())
+        if not (self.converged_ or solution.stopped):
+            self._warn(solution, lost, rows.dtype)
+
+    def _warn(self, solution: Solution, lost: np.ndarray, dtype: np.dtype) -> None:
+        if solution.converged:
+            text = (
+                f"is inexact: rounding coef_ and intercept_ to {dtype} raises the objective of a class by "
+                f"{lost.max():.1e} of itself; pass float64, or centre the features"
             )
+        else:
+            text = (
+                f"has not converged after {solution.n_iter} iterations: the objective of a class may still "
+                f"fall by some {self.gap_.max():.1e} of itself (tol={self.tol:.1e}); raise max_iter or tol, "
+                "lower the strength of the loss, or pass float64"
+            )
+        warnings.warn(f"{type(self).__name__} {text}", ConvergenceWarning, stacklevel=5)
 
     def _walk(self, X: Any, fn: Any) -> Array:
         check_is_fitted(self, "coef_")
@@ -325,7 +361,7 @@ class _Trial:
         for out, solution in zip(self._folds, solutions, strict=False):  # fewer where it stopped
             hits = self._solver.predicted(solution)[out] == self._problem.codes[out]
             right += float(self._weights[out] @ hits)
-            counted += float(self._weights[out].sum(dtype=np.float64))
+            counted += float(self._weights[out].sum())
         return right / counted
 
     def last(self, step: int) -> Solution:
@@ -334,9 +370,8 @@ class _Trial:
 
     def _task(self, out: np.ndarray, C: float) -> Task:
         kept = np.where(out, 0, self._weights)
-        shares = (kept / kept.sum(dtype=np.float64)).astype(self._problem.rows.dtype)
         tol = max(self._head.tol, self._solver.search_tol)
-        return Task(C, shares, tol, self._head.max_iter)
+        return Task(C, kept / kept.sum(), tol, self._head.max_iter)
 
 
 def _kind_of_solver(rows: Rows, *, search: bool) -> Callable[[Problem], Solver]:

@@ -11,7 +11,7 @@ from clusterica.arrays._namespace import Array
 from clusterica.linear._solvers import Task
 from clusterica.optim import LoopState, ManyLBFGS, Progress, iterate
 
-_LAST_DIGITS = 64  # precisions of the dtype: for float32, 8e-6 of the objective
+LAST_DIGITS = 64  # precisions of the dtype: for float32, 8e-6 of the objective
 
 
 class Descent(NamedTuple):
@@ -36,7 +36,7 @@ def descend(
     end = result.params
     gap, at_rest = to_host(end.gap), to_host(lbfgs.done(end))
     # Where no move lowers the objective any more, all the digits of the dtype are used up.
-    close = (gap <= task.tol) | (at_rest & (gap <= _LAST_DIGITS * precision))
+    close = (gap <= task.tol) | (at_rest & (gap <= LAST_DIGITS * precision))
     return Descent(
         end.params, to_host(end.values.objective), gap, close, result.n_iter, result.stopped
     )

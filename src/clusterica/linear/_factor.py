@@ -42,6 +42,24 @@ def solve_positive(M: Array, B: Array) -> Array:
     return xp.linalg.solve(M, B)
 
 
+class SingularError(Exception):
+    """A matrix is singular, as far as its digits tell."""
+
+
+def checked_solver(M: np.ndarray, least: float) -> Callable[[np.ndarray], np.ndarray]:
+    """Return the solver of a symmetric positive float64 matrix on the host, which is overwritten.
+
+    Raises SingularError where there is no Cholesky factor L, or ``min(L_ii)² / |M|`` is below ``least``.
+    That is an estimate of 1 / condition number; LAPACK's better one takes as long as the factor of 500 rows.
+    """
+    size = scipy.linalg.lapack.dlange("1", M.T)
+    factor, info = scipy.linalg.lapack.dpotrf(M.T, lower=True, overwrite_a=True, clean=False)
+    # Written so that a NaN raises.
+    if info != 0 or not float(factor.diagonal().min()) ** 2 >= least * size:
+        raise SingularError
+    return lambda B: scipy.linalg.cho_solve((factor, True), B, check_finite=False)
+
+
 def add_to_diagonal(M: Array, values: float | Array) -> Array:
     """Return M with values added along its diagonal; in place on the host."""
     xp = namespace_of(M)

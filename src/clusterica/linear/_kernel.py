@@ -1,8 +1,9 @@
-"""The head in the space of rows, for fewer rows than features: Newton's method on ``w = sum_i a_i z_i``.
+"""Newton's method, for few rows or fewer rows than features.
 
-Where the residuals of the rows A are positive, the minimum over a and b solves
-``(K_AA + diag(1 / (2 C s))) a_A + b = t_A`` and ``sum a = 0``, with ``K = Z Zᵀ`` and a = 0 outside A. The
-method solves that, sees which residuals are positive now, and ends when they are the same [1]_.
+With more features than rows it works on ``w = sum_i a_i z_i``. Where the residuals of the rows A are
+positive, the minimum over a and b solves ``(K_AA + diag(1 / (2 C s))) a_A + b = t_A`` and ``sum a = 0``, with
+``K = Z Zᵀ`` and a = 0 outside A. The method solves that, sees which residuals are positive now, and ends when
+they are the same [1]_. With fewer features, or where K is singular, it solves the same equations for w.
 
 References
 ----------
@@ -16,11 +17,11 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from clusterica.arrays import namespace_of, to_host, worker_pool
+from clusterica.arrays import to_host, worker_pool
 from clusterica.arrays._namespace import Array
-from clusterica.linear._factor import add_to_diagonal, solve_positive
-from clusterica.linear._products import row_products, sums_of_rows
+from clusterica.linear._factor import SingularError
 from clusterica.linear._solvers import Problem, Solution, Solver, Task
+from clusterica.linear._spaces import FeatureSpace, RowSpace
 from clusterica.ops.margin import winners
 from clusterica.optim import LoopState, Progress, Step, iterate
 
@@ -34,13 +35,14 @@ _FLAT = 0.1  # share of the slope at the start that a step may leave
 _MOST_TRIALS = 40  # of lengths of a step
 
 
-class Duals(NamedTuple):
-    """Coefficients a of the rows and intercepts b, with the margins ``K a + b`` they give.
+class State(NamedTuple):
+    """Coefficients of the weights and intercepts b, with the margins ``Z w + b`` they give.
 
-    Shapes (n_rows, n_targets), (n_targets,) and (n_rows, n_targets). ``objective`` and ``gap``, of shape
-    (n_targets,), are those of the coefficients. All are on the host.
+    ``a`` has the shape (space.size, n_targets): what it means is for the space to say. The shape of b,
+    ``objective`` and ``gap`` is (n_targets,), that of the margins (n_rows, n_targets). All are on the host.
     """
 
+    space: RowSpace | FeatureSpace
     a: np.ndarray
     b: np.ndarray
     margins: np.ndarray
@@ -65,21 +67,29 @@ class KernelSolver(Solver):
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
-        few = problem.rows.n_rows <= _MOST_ROWS_ON_HOST
-        self._place: Callable[[Any], Array] = to_host if few else problem.rows.place
-        self._K, self.n_passes = row_products(problem, self._place)
+        rows = problem.rows
+        few = rows.n_rows <= _MOST_ROWS_ON_HOST
+        place: Callable[[Any], Array] = to_host if few else rows.place
+        tall = rows.n_features < rows.n_rows  # then K has no inverse
+        self._space = FeatureSpace(problem) if tall else RowSpace(problem, place)
+        self._read = 0  # passes of a space before this one
         self._signs = np.where(problem.codes[:, None] == problem.targets, 1.0, -1.0)
+
+    @property
+    def n_passes(self) -> int:  # type: ignore[override]
+        """How often all rows were read so far."""
+        return self._read + self._space.n_passes
 
     def solve(self, task: Task, start: Solution | None, progress: Progress | None) -> Solution:
         """Minimise, from where an earlier solution stands if there is one."""
-        duals = self._measured(self._zeros() if start is None else start.state, task)
-        loop = LoopState(0, duals)
+        known = start is not None and start.state.space is self._space
+        begin = self._measured(start.state if known and start else self._zeros(), task)
         with worker_pool() as pool:
-            if isinstance(self._K, np.ndarray):
+            if self._space.on_host:
                 pool.limit_blas()  # factors are small, and there is one for every class to work on
             result = iterate(
                 lambda old: self._step(old, task),
-                loop,
+                LoopState(0, begin),
                 max_iter=task.max_iter,
                 tol=0.0,
                 progress=progress,
@@ -94,84 +104,90 @@ class KernelSolver(Solver):
             result.stopped,
         )
 
+    def _leave_products(self, task: Task) -> None:
+        """Go on with the rows themselves, where their products do not determine the weights."""
+        rows = self._problem.rows
+        needed = (
+            3 * 8 * rows.n_rows * rows.n_features
+        )  # Z, a centred part of it, and singular vectors
+        if needed > rows.memory:
+            raise ValueError(
+                f"the products of rows are singular to working precision at C={task.C:.3g} (RidgeHead: sum "
+                "of weights / (2 alpha)): rows are linearly dependent, or a few features are much larger "
+                "than all others. Regularise more, standardize or drop very large features, or allow "
+                f"{needed / 2**20:.0f} MiB with clusterica.config_context(memory=...)"
+            )
+        self._read = self._space.n_passes
+        self._space = FeatureSpace(self._problem)
+
     def classifiers(self, solution: Solution) -> tuple[Array, Array]:
         """Return weights of standardised features, (n_targets, n_features), and intercepts."""
-        self.n_passes += 1
-        return sums_of_rows(self._problem, solution.state.a), solution.state.b
+        state = solution.state
+        return state.space.weights(state.a), self._problem.rows.place(state.b)
 
     def predicted(self, solution: Solution) -> np.ndarray:
         """Return the codes of the classes that the solution gives to all rows, on the host."""
         return winners(solution.state.margins)
 
-    def _step(self, old: Duals, task: Task) -> Step:
+    def _step(self, old: State, task: Task) -> Step:
         """Solve for the rows whose residual is positive, and go there as far as the objective falls."""
         open_ = np.flatnonzero(old.gap > task.tol)
         active = self._active(old.margins, task)
-        aim = self._aim(old, active, open_, task)
+        try:
+            aim = self._aim(old, active, open_, task)
+        except SingularError:
+            self._leave_products(task)
+            return self._step(self._measured(self._zeros(), task), task)
         slope, length = _search(*self._slopes(old, aim, task))
         new = _between(old, aim, length)
-        gap, full = -slope / 2 / np.maximum(old.objective, task.floor), length == 1
+        gap, full = np.maximum(-slope / 2, 0) / np.maximum(old.objective, task.floor), length == 1
         # The same rows again: these equations were the right ones, and the minimum is reached.
         same = (self._active(new.margins, task) == active).all(axis=0)
         gap = np.where(old.gap <= task.tol, old.gap, np.where(full & same, 0.0, gap))
         new = new._replace(objective=self._objectives(new, task), gap=gap)
         return Step(new, float(new.objective.sum()), float(np.where(gap > task.tol, gap, 0).max()))
 
-    def _aim(self, old: Duals, active: np.ndarray, open_: np.ndarray, task: Task) -> Duals:
+    def _aim(self, old: State, active: np.ndarray, open_: np.ndarray, task: Task) -> State:
         """Return where the equations of the active rows put the open targets; the others stay."""
         a, b, margins = old.a.copy(), old.b.copy(), old.margins.copy()
-        a[:, open_] = 0
         for batch in _batches(_groups(active, open_), len(active)):
-            for (columns, indices), rest in zip(
-                batch, self._all_at_rest(batch, b, task), strict=True
-            ):
-                a[indices[:, None], columns], b[columns] = rest
-        moved = np.ascontiguousarray(a[:, open_])
-        margins[:, open_] = to_host(self._K @ self._place(moved)) + b[open_]
+            for (columns, _), solved in zip(batch, self._all_solved(batch, b, task), strict=True):
+                a[:, columns], b[columns] = solved
+        margins[:, open_] = self._space.products(a[:, open_]) + b[open_]
         return old._replace(a=a, b=b, margins=margins)
 
-    def _all_at_rest(
+    def _all_solved(
         self, batch: list[Group], b: np.ndarray, task: Task
     ) -> list[tuple[np.ndarray, np.ndarray]]:
         work = sum(len(indices) ** 3 for _, indices in batch)
-        if len(batch) == 1 or work < _WORTH_THREADS or not isinstance(self._K, np.ndarray):
-            return [self._at_rest(*group, b, task) for group in batch]
+        if len(batch) == 1 or work < _WORTH_THREADS or not self._space.on_host:
+            return [self._solved(*group, b, task) for group in batch]
         with worker_pool() as pool:
-            futures = [pool.submit(self._at_rest, *group, b, task) for group in batch]
+            futures = [pool.submit(self._solved, *group, b, task) for group in batch]
             return [future.result() for future in futures]
 
-    def _at_rest(
+    def _solved(
         self, columns: np.ndarray, indices: np.ndarray, b: np.ndarray, task: Task
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return coefficients of the active rows and intercepts, for targets that share the rows."""
+        """Return coefficients and intercepts for targets that share their active rows."""
         if not len(indices):
-            return np.zeros((0, len(columns))), b[columns]
-        picked = self._place(indices)
-        xp = namespace_of(self._K)
-        ridge = self._place(1 / (2 * task.C * task.shares[indices].astype(np.float64)))
-        M = xp.take(xp.take(self._K, picked, axis=0), picked, axis=1)
+            return np.zeros((self._space.size, len(columns))), b[columns]
         signs = self._signs[indices[:, None], columns]
-        ones = np.ones((len(indices), 1))
-        sides = self._place(np.concatenate([signs, ones], axis=1))
-        solved = to_host(solve_positive(add_to_diagonal(M, ridge), sides))
-        by_signs, by_ones = solved[:, :-1], solved[:, -1:]
-        if not self._problem.intercept:
-            return by_signs, np.zeros(len(columns))
-        lift = by_signs.sum(axis=0) / by_ones.sum()
-        return by_signs - by_ones * lift, lift
+        return self._space.solve(indices, signs, 2 * task.C * task.shares[indices])
 
     def _slopes(
-        self, old: Duals, aim: Duals, task: Task
+        self, old: State, aim: State, task: Task
     ) -> tuple[Callable[[np.ndarray], np.ndarray], int]:
         """Return the derivatives of the objectives along the way to the aim, and their number.
 
         On the way ``|w|²`` is a parabola and the residuals are straight lines, cut off at 0.
         """
         way, pulled = aim.a - old.a, (aim.margins - aim.b) - (old.margins - old.b)
-        level, bend = (old.a * pulled).sum(axis=0), (way * pulled).sum(axis=0)
+        inner = self._space.inner
+        level, bend = inner(old.a, way, pulled), inner(way, way, pulled)
         residual = 1 - self._signs * old.margins
         fall = self._signs * (old.margins - aim.margins)
-        weighted = 2 * task.C * task.shares[:, None].astype(np.float64) * fall
+        weighted = 2 * task.C * task.shares[:, None] * fall
 
         def slopes(length: np.ndarray) -> np.ndarray:
             by_loss = (weighted * self._cut(residual + length * fall)).sum(axis=0)
@@ -188,19 +204,20 @@ class KernelSolver(Solver):
             return counted & (margins == margins)
         return counted & (self._signs * margins < 1)
 
-    def _objectives(self, duals: Duals, task: Task) -> np.ndarray:
-        squares = (duals.a * (duals.margins - duals.b)).sum(axis=0)
-        residual = self._cut(1 - self._signs * duals.margins)
-        return squares / 2 + task.C * (task.shares.astype(np.float64) @ residual**2)
+    def _objectives(self, state: State, task: Task) -> np.ndarray:
+        squares = self._space.inner(state.a, state.a, state.margins - state.b)
+        residual = self._cut(1 - self._signs * state.margins)
+        return squares / 2 + task.C * (task.shares @ residual**2)
 
-    def _zeros(self) -> Duals:
+    def _zeros(self) -> State:
         n, k = self._signs.shape
-        return Duals(np.zeros((n, k)), np.zeros(k), np.zeros((n, k)), np.zeros(k), np.zeros(k))
+        a, nothing = np.zeros((self._space.size, k)), np.zeros(k)
+        return State(self._space, a, nothing, np.zeros((n, k)), nothing, nothing)
 
-    def _measured(self, duals: Duals, task: Task) -> Duals:
+    def _measured(self, state: State, task: Task) -> State:
         """Return the same coefficients with the objective of this task, and a gap not yet known."""
         unknown = np.full(len(self._problem.targets), np.inf)
-        return duals._replace(objective=self._objectives(duals, task), gap=unknown)
+        return state._replace(objective=self._objectives(state, task), gap=unknown)
 
 
 def _search(
@@ -226,7 +243,7 @@ def _search(
     return start, np.where(sought, low, length)
 
 
-def _between(old: Duals, aim: Duals, share: np.ndarray) -> Duals:
+def _between(old: State, aim: State, share: np.ndarray) -> State:
     """Return the duals a share of the way from one to the other, for every target its own."""
     a = old.a + share * (aim.a - old.a)
     b = old.b + share * (aim.b - old.b)

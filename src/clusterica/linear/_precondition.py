@@ -27,7 +27,8 @@ class SampledGram:
     """The preconditioner of all strengths C, from one sample of the rows.
 
     With more sampled rows than features, the d x d matrix is factored; with fewer, that of the m x m
-    products of the sample, by the identity of Woodbury.
+    products of the sample, by the identity of Woodbury. Features that outweigh all others are scaled down
+    first.
 
     Parameters
     ----------
@@ -58,28 +59,38 @@ class SampledGram:
 
         def precondition(G: Array) -> Array:
             xp = namespace_of(G)
-            W = xp.astype(G[:, :-1], getattr(xp, self._rows.dtype.name))
-            return xp.concat([xp.astype(apply(W), G.dtype), bend * G[:, -1:]], axis=1)
+            working = getattr(xp, self._rows.dtype.name)
+            # M and the gradient are both divided by 1 + 2 C: no C is too large or too small for float32.
+            W, shrink = G[:, :-1] / (1 + 2 * C), self._standard.shrink
+            W = xp.astype(W if shrink is None else W * shrink, working)
+            W = xp.astype(apply(W), G.dtype)
+            W = W if shrink is None else W * shrink
+            return xp.concat([W, bend * G[:, -1:]], axis=1)
 
         return precondition
 
+    def _shares(self, C: float) -> tuple[float, float]:
+        """Return a and b of ``M / (1 + 2 C) = a I + b Zᵀ Z / m``."""
+        return (1 + 2 * C * self.floor) / (1 + 2 * C), 2 * C / (1 + 2 * C)
+
     def _by_features(self, C: float) -> Callable[[Array], Array]:
-        M = add_to_diagonal(2 * C * self._gram, 1 + 2 * C * self.floor)
-        solve = positive_solver(M)
+        a, b = self._shares(C)
+        solve = positive_solver(add_to_diagonal(b * self._gram, a))
         return lambda W: solve(W.T).T
 
     def _by_rows(self, C: float) -> Callable[[Array], Array]:
-        """(a I + b Zᵀ Z)⁻¹ = (I - Zᵀ (a/b I + Z Zᵀ)⁻¹ Z) / a."""
+        """(a I + b Zᵀ Z)⁻¹ = (I - b Zᵀ (a I + b Z Zᵀ)⁻¹ Z) / a."""
         Z = self._sample
-        a, b = 1 + 2 * C * self.floor, 2 * C / self.n_sampled
-        solve = positive_solver(add_to_diagonal(1 * self._products, a / b))
-        return lambda W: (W - solve(Z @ W.T).T @ Z) / a
+        a, b = self._shares(C)
+        b /= self.n_sampled
+        solve = positive_solver(add_to_diagonal(b * self._products, a))
+        return lambda W: (W - b * (solve(Z @ W.T).T @ Z)) / a
 
     @cached_property
     def floor(self) -> float:
         """The floor τ: half of what a quarter of the sample leaves unexplained, per row of that quarter."""
         d = self._rows.n_features
-        energy = self._trace / self.n_sampled
+        energy = self._trace / self.n_sampled or 1.0
         least = 4 * float(np.finfo(self._rows.dtype).eps) * energy  # the factor needs that much
         k = min(self.n_sampled // 4, d)
         tested = min(_TESTED, self.n_sampled - k)
@@ -127,7 +138,10 @@ class SampledGram:
             yield self._standardised(self._indices[start : start + size])
 
     def _standardised(self, indices: np.ndarray) -> Array:
-        return standardised_rows(self._rows, self._standard, indices, self._rows.dtype)
+        Z = standardised_rows(self._rows, self._standard, indices, self._rows.dtype)
+        if self._standard.shrink is None:
+            return Z
+        return Z * namespace_of(Z).astype(self._standard.shrink, Z.dtype)
 
 
 def _added(total: Array, part: Array) -> Array:

@@ -41,6 +41,7 @@ class PrimalSolver(Solver):
     def solve(self, task: Task, start: Solution | None, progress: Progress | None) -> Solution:
         """Minimise, from where an earlier solution stands if there is one."""
         rows = self._problem.rows
+        task = task._replace(shares=task.shares.astype(rows.dtype))
         if start is None:
             shape = (len(self._problem.targets), rows.n_features + 1)
             params = rows.place(np.zeros(shape))

@@ -17,6 +17,7 @@ import scipy.linalg
 from clusterica.arrays import namespace_of, to_host, worker_pool
 from clusterica.arrays._namespace import Array
 from clusterica.linear._descent import descend
+from clusterica.linear._factor import SingularError
 from clusterica.linear._products import row_products, sums_of_rows
 from clusterica.linear._solvers import Problem, Solution, Solver, Task
 from clusterica.ops.margin import winners
@@ -26,6 +27,8 @@ _EPS = float(np.finfo(np.float64).eps)
 _STRENGTHS_ON_DEVICE = (
     4  # a step there takes as long for all of them as for one, which the launches take
 )
+
+_LOST = 1e-5  # a feature whose factor is less leaves less than 6 digits of K to the others
 
 
 def principal_bytes(n_rows: int) -> int:
@@ -38,6 +41,8 @@ class PrincipalSolver(Solver):
 
     The eigenvectors of K cost as much as some solves by Newton's method. After them, a step is two thin
     products, for the targets of all folds together, and no solve reads the data.
+
+    Raises SingularError where a feature is so much larger than the others that K says nothing about them.
     """
 
     # Classes that a strong loss tells apart move little from one strength to the next: 1e-4 mistakes that
@@ -46,6 +51,9 @@ class PrincipalSolver(Solver):
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
+        shrink = problem.standard.shrink
+        if shrink is not None and float(to_host(shrink).min()) < _LOST:
+            raise SingularError
         with worker_pool():
             K, self.n_passes = row_products(problem, problem.rows.place)
         # Outside of the pool, where BLAS runs on all threads.
@@ -110,7 +118,7 @@ class PrincipalSolver(Solver):
         """Return the objectives and gradients of the targets of all tasks, as a function of v and b."""
         P, hinge = self._P, self._problem.hinge
         xp, place, k = namespace_of(P), self._problem.rows.place, len(self._problem.targets)
-        weights = np.stack([task.C * task.shares.astype(np.float64) for task in tasks])
+        weights = np.stack([task.C * task.shares for task in tasks])
         weights = place(np.repeat(weights, k, axis=0))
         signs = xp.concat([self._signs] * len(tasks), axis=0)
         pull = -2 * weights * signs

@@ -1,17 +1,18 @@
-"""Products of standardised rows, ``K = Z Zᵀ``, and their sums ``w = sum_i a_i z_i``, by walks over rows."""
+"""Products of standardised rows, ``K = Z Zᵀ``, sums ``w = sum_i a_i z_i``, and objectives, all in float64."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from clusterica.arrays import map_reduce, map_rows, namespace_of
+from clusterica.arrays import map_reduce, map_rows, namespace_of, to_host
 from clusterica.arrays._namespace import Array
-from clusterica.linear._solvers import Problem
-from clusterica.linear._standard import standardised_pull, standardised_rows
-from clusterica.ops.margin import weighted_rows
+from clusterica.linear._solvers import Problem, Task
+from clusterica.linear._standard import standardised_rows
+from clusterica.ops.margin import squared_losses, weighted_rows
 
 _PANEL = 512  # columns of K at a time
 
@@ -32,13 +33,31 @@ def row_products(problem: Problem, place: Callable[[Any], Array]) -> tuple[Array
 
 
 def sums_of_rows(problem: Problem, a: np.ndarray) -> Array:
-    """Return ``sum_i a_i z_i`` for coefficients of shape (n_rows, n_targets), from one walk."""
-    rows, about = problem.rows, problem.standard.about
-    a = np.ascontiguousarray(a, dtype=rows.dtype)
-    row_bytes = 0 if about is None else rows.row_nbytes
-    sums = map_reduce(weighted_rows, rows, about, aligned=(a,), row_bytes=row_bytes)
-    pull, lift = (rows.place(s) for s in sums)
-    return standardised_pull(problem.standard, pull, lift)
+    """Return ``sum_i a_i z_i`` for coefficients of shape (n_rows, n_targets), from one walk, in float64."""
+    rows, standard = problem.rows, problem.standard
+    a = np.ascontiguousarray(a, dtype=np.float64)
+    row_bytes = 2 * 8 * rows.n_features
+    (sums,) = map_reduce(weighted_rows, rows, standard.mean, aligned=(a,), row_bytes=row_bytes)
+    return rows.place(sums) / standard.scale
+
+
+def objectives(problem: Problem, task: Task, A: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """Return the objectives of classifiers ``m = x Aᵀ + c`` of rows as they were given, in float64."""
+    rows, scale = problem.rows, to_host(problem.standard.scale)
+    A, c = A.astype(np.float64), c.astype(np.float64)
+    (loss,) = map_reduce(
+        partial(squared_losses, hinge=problem.hinge),
+        rows,
+        A,
+        c,
+        problem.targets,
+        aligned=(problem.codes, task.shares),
+        row_bytes=8 * (rows.n_features + 4 * len(A)),
+    )
+    W = A * np.where(
+        np.isfinite(scale), scale, 0.0
+    )  # centred features without variance count for nothing
+    return (W * W).sum(axis=1) / 2 + task.C * to_host(loss)
 
 
 def _products_of_block(X: Array, mean: Array, scale: Array, Z: Array) -> Array:

@@ -33,6 +33,12 @@ class RidgeHead(LinearHead):
         Divide every feature by its standard deviation.
     fit_intercept : bool, default=True
         Learn an intercept, with features counted from their mean. Without it they are not centred.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes, ``{label: weight}``; classes that are not in it have weight 1. They multiply
+        ``sample_weight`` row by row, in the classifier of every class. "balanced" gives every class the same
+        total weight, ``n_samples / (n_classes * count)``, where a row of weight 2 counts as two rows.
+        They multiply the squares in the objective, as in scikit-learn's RidgeClassifier, which counts rows
+        without their ``sample_weight`` for "balanced".
     validation : float or array of bool, shape (n_samples,), default=0.2
         Rows to hold out for ``alpha="auto"``, as in :class:`LinearSVC`.
     tol : float, default=1e-7
@@ -61,12 +67,14 @@ class RidgeHead(LinearHead):
     n_passes_ : int
         Passes over the rows of the whole fit, after those that look at mean and variance.
     objective_ : ndarray of shape (n_classes,) or (1,)
-        Objective of every class, divided by 2 alpha.
+        Objective of every class, divided by 2 alpha, at ``coef_`` and ``intercept_`` as they are, computed in
+        float64.
     gap_ : ndarray of shape (n_classes,) or (1,)
-        By how much of itself each objective may still fall, as the curvature learned on the way tells: an
-        estimate, which is too low for a C of thousands on features that go together.
+        By how much of itself each objective may still fall, as in :class:`LinearSVC`, counting what the
+        rounding of ``coef_`` and ``intercept_`` to the dtype of X adds.
     converged_ : bool
-        Whether that is at most tol for all of them.
+        Whether that is at most tol for all of them, or at most 64 times the precision of the dtype (8e-6 for
+        float32).
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -99,6 +107,7 @@ class RidgeHead(LinearHead):
         *,
         standardize: bool = True,
         fit_intercept: bool = True,
+        class_weight: dict | str | None = None,
         validation: float | Any = 0.2,
         tol: float = 1e-7,
         max_iter: int = 1000,
@@ -107,12 +116,18 @@ class RidgeHead(LinearHead):
         self.alpha = alpha
         self.standardize = standardize
         self.fit_intercept = fit_intercept
+        self.class_weight = class_weight
         self.validation = validation
         self.tol = tol
         self.max_iter = max_iter
         self.random_state = random_state
 
     def _given_strength(self, total: float) -> float | None:
+        if not 0 < total < np.inf:
+            raise ValueError(
+                f"the weights of all rows add up to {total:g}, which can't be compared with alpha; scale "
+                "sample_weight"
+            )
         # sum r² + alpha |w|² = 2 alpha (|w|²/2 + C mean r²) with C = n / (2 alpha)
         return None if isinstance(self.alpha, str) else total / (2 * float(self.alpha))
 

@@ -31,7 +31,7 @@ class Problem:
 
 
 class Task(NamedTuple):
-    """One solve: strength C of the loss, shares of the rows, and when to stop."""
+    """One solve: strength C of the loss, shares of the rows in float64, and when to stop."""
 
     C: float
     shares: np.ndarray

@@ -17,19 +17,25 @@ from clusterica.ops.margin import feature_sums
 # The mean may be this many deviations away, times the precision, before products lose digits that count.
 _DIGITS_TO_SPARE = 4e-6
 
+# A feature so many times larger than the median leaves float32 Gram matrices 1 digit for the others.
+_OUTWEIGHS = 1e3
+_GLANCED = 100  # rows that tell the size of a feature
+
 
 class Standard(NamedTuple):
     """Mean and scale of the features in float64, where the rows are, shape (n_features,).
 
     ``about`` is the point, in the working dtype, that is taken from every row before products are
     made; None where the mean is near enough to zero to be dealt with afterwards. ``offset`` is the
-    mean seen from there.
+    mean seen from there. ``shrink`` holds factors, 1 for nearly all features, under which no standardised
+    feature hides the others in sums of products; None where all are 1.
     """
 
     mean: Array
     scale: Array
     about: Array | None
     offset: Array
+    shrink: Array | None = None
 
 
 class Affine(NamedTuple):
@@ -53,10 +59,17 @@ def learn_standard(rows: Rows, weights: np.ndarray, *, centre: bool, scale: bool
     spare = _DIGITS_TO_SPARE / float(np.finfo(rows.dtype).eps)
     about = mean.astype(rows.dtype) if float(far.max()) > spare else None
     offset = mean if about is None else mean - about
+    shrink = None if centre and scale else _shrink(rows, mean, steps)
     place = rows.place
-    return Standard(
-        place(mean), place(steps), None if about is None else place(about), place(offset)
-    )
+    about, shrink = (None if values is None else place(values) for values in (about, shrink))
+    return Standard(place(mean), place(steps), about, place(offset), shrink)
+
+
+def _shrink(rows: Rows, mean: np.ndarray, scale: np.ndarray) -> np.ndarray | None:
+    sizes = np.abs((rows.glance(_GLANCED).astype(np.float64) - mean) / scale).max(axis=0)
+    usual = float(np.median(sizes[sizes > 0])) if sizes.any() else 1.0
+    large = sizes > _OUTWEIGHS * usual
+    return np.where(large, usual / np.where(large, sizes, 1.0), 1.0) if large.any() else None
 
 
 def _mean_and_deviation(rows: Rows, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -84,7 +97,7 @@ def _mean_and_deviation(rows: Rows, weights: np.ndarray) -> tuple[np.ndarray, np
 def _feature_sums(
     rows: Rows, about: np.ndarray, weights: np.ndarray, *, wide: bool
 ) -> tuple[np.ndarray, ...]:
-    fn = partial(feature_sums, wide=wide)
+    fn, weights = partial(feature_sums, wide=wide), weights.astype(rows.dtype)
     row_bytes = (24 if wide else 2 * rows.dtype.itemsize) * rows.n_features
     sums = map_reduce(fn, rows, about, aligned=(weights,), row_bytes=row_bytes)
     return tuple(to_host(s) for s in sums)
@@ -99,10 +112,13 @@ def affine(standard: Standard, W: Array, b: Array, dtype: np.dtype) -> Affine:
     return Affine(xp.astype(A, working), xp.astype(c, working))
 
 
-def original(standard: Standard, W: Array, b: Array) -> tuple[np.ndarray, np.ndarray]:
-    """Return weights and intercepts for the features as they were given, on the host in float64."""
-    A = to_host(W / standard.scale)
-    return A, to_host(b) - A @ to_host(standard.mean)
+def original(
+    standard: Standard, W: Array, b: Array, dtype: np.dtype
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return weights and intercepts for the features as they were given, on the host, rounded to dtype."""
+    A = to_host(W / standard.scale).astype(dtype)
+    # The intercept makes up for the rounding of the weights, times the mean.
+    return A, (to_host(b) - A.astype(np.float64) @ to_host(standard.mean)).astype(dtype)
 
 
 def standardised_pull(standard: Standard, pull: Array, lift: Array) -> Array:

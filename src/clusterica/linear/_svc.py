@@ -35,6 +35,14 @@ class LinearSVC(LinearHead):
         Divide every feature by its standard deviation.
     fit_intercept : bool, default=True
         Learn an intercept, with features counted from their mean. Without it they are not centred.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes, ``{label: weight}``; classes that are not in it have weight 1. They multiply
+        ``sample_weight`` row by row, in the classifier of every class. "balanced" gives every class the same
+        total weight, ``n_samples / (n_classes * count)``, where a row of weight 2 counts as two rows.
+        Rows have shares of the loss that add up to 1, so that only the ratios of weights matter: ``C`` stays
+        the strength of the whole loss. Held-out rows count by the same weights in the accuracies of
+        ``C="auto"``. scikit-learn's LinearSVC, for more than two classes, weighs only the one class and not
+        the rest.
     validation : float or array of bool, shape (n_samples,), default=0.2
         Share of the rows of every class to hold out for ``C="auto"``. Where that is less than 10,000
         rows, others are held out in turn, up to all of them (cross-validation). An array says which
@@ -66,12 +74,15 @@ class LinearSVC(LinearHead):
     n_passes_ : int
         Passes over the rows of the whole fit, after those that look at mean and variance.
     objective_ : ndarray of shape (n_classes,) or (1,)
-        Objective of every class.
+        Objective of every class at ``coef_`` and ``intercept_`` as they are, computed in float64.
     gap_ : ndarray of shape (n_classes,) or (1,)
-        By how much of itself each objective may still fall, as the curvature learned on the way tells: an
-        estimate, which is too low for a C of thousands on features that go together.
+        By how much of itself (or of a millionth of C, if that is more) each objective may still fall: the
+        estimate of the solver, by the curvature learned on the way, plus what the rounding of ``coef_`` and
+        ``intercept_`` to the dtype of X adds. The estimate is too low for a C of thousands on features that
+        go together.
     converged_ : bool
-        Whether that is at most tol for all of them.
+        Whether that is at most tol for all of them, or at most 64 times the precision of the dtype (8e-6 for
+        float32).
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -87,11 +98,12 @@ class LinearSVC(LinearHead):
     All classes are solved together by L-BFGS, each with step lengths of its own, preconditioned by the
     Gram matrix of a sample of the rows. With fewer rows than features, or 500 at most, it works on the
     products of rows instead. For one strength that is Newton's method; up to 5,000 rows it moves these
-    products to the host, where the many small systems are solved sooner than on a GPU. A search over
-    strengths on more than 1,500 rows, or 500 on a device, turns the rows to their principal coordinates
-    once, where L-BFGS has a diagonal preconditioner for every strength and solves all folds together; these
-    solves do not read the rows again, and their iterations are no passes. The matrices stay within the memory
-    budget of :func:`clusterica.config_context`; more memory means a better preconditioner and fewer passes.
+    products to the host, where the many small systems are solved sooner than on a GPU. Where products are
+    singular, as of dependent rows at a weak penalty, it keeps the rows in float64. A search over strengths on
+    more than 1,500 rows, or 500 on a device, turns the rows to their principal coordinates once, where L-BFGS
+    has a diagonal preconditioner for every strength and solves all folds together; these solves do not read the
+    rows again, and their iterations are no passes. The matrices stay within the memory budget of
+    :func:`clusterica.config_context`; more memory means a better preconditioner and fewer passes.
 
     Mean and variance for standardising are those of all rows, held out ones included.
 
@@ -117,6 +129,7 @@ class LinearSVC(LinearHead):
         *,
         standardize: bool = True,
         fit_intercept: bool = True,
+        class_weight: dict | str | None = None,
         validation: float | Any = 0.2,
         tol: float = 1e-7,
         max_iter: int = 1000,
@@ -125,6 +138,7 @@ class LinearSVC(LinearHead):
         self.C = C
         self.standardize = standardize
         self.fit_intercept = fit_intercept
+        self.class_weight = class_weight
         self.validation = validation
         self.tol = tol
         self.max_iter = max_iter

@@ -98,11 +98,25 @@ def _for_compiled_twin(X: Array, A: Array) -> bool:
     return isinstance(X, np.ndarray) and len(A) <= _MOST_CLASSIFIERS and X.size >= _FEWEST_NUMBERS
 
 
-def weighted_rows(X: Array, about: Array | None, weights: Array) -> tuple[Array, Array]:
-    """Return ``sum a (x - about)`` and ``sum a`` for weights a of shape (n_rows, n_targets)."""
+def squared_losses(
+    X: Array, A: Array, c: Array, targets: Array, codes: Array, weights: Array, *, hinge: bool
+) -> tuple[Array]:
+    """Return the loss of :func:`margin_sums` over a block, in float64, as A, c and the weights are."""
     xp = namespace_of(X)
-    X = X if about is None else X - about
-    return weights.T @ X, xp.sum(xp.astype(weights, xp.float64), axis=0)
+    sign = 2 * xp.astype(codes[:, None] == targets[None, :], xp.float64) - 1
+    residual = 1 - sign * (xp.astype(X, xp.float64, copy=False) @ A.T + c)
+    if hinge:
+        residual = xp.clip(residual, min=0)
+    return (xp.sum(weights[:, None] * residual**2, axis=0),)
+
+
+def weighted_rows(X: Array, mean: Array, weights: Array) -> tuple[Array]:
+    """Return ``sum a (x - mean)`` for weights a of shape (n_rows, n_targets), in float64.
+
+    Large weights may cancel: in float32 nothing would be left of such sums.
+    """
+    xp = namespace_of(X)
+    return (weights.T @ (xp.astype(X, xp.float64, copy=False) - mean),)
 
 
 def decisions(X: Array, A: Array, c: Array, about: Array | None) -> Array:
