@@ -15,7 +15,6 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.callback import CallbackSupportMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import assert_all_finite
-from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
@@ -32,6 +31,7 @@ from clusterica.arrays import (
 )
 from clusterica.arrays._namespace import Array, is_host_array
 from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
+from clusterica.linear._class_weight import check_two_classes, class_weights
 from clusterica.linear._descent import LAST_DIGITS
 from clusterica.linear._factor import SingularError
 from clusterica.linear._kernel import KernelSolver, kernel_bytes
@@ -114,8 +114,9 @@ class LinearHead(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         given = self._given_strength(total)
         if given is not None and not 1 / _MOST_STRENGTH <= given <= _MOST_STRENGTH:
             raise ValueError(
-                f"C={given:g} (RidgeHead: sum of weights / (2 alpha)) is not between {1 / _MOST_STRENGTH:g} and "
-                f"{_MOST_STRENGTH:g}, where its products can be represented; scale C, or alpha and sample_weight"
+                f"C={given:g} (RidgeHead: sum of weights / (2 alpha)) is not between {1 / _MOST_STRENGTH:g} "
+                f"and {_MOST_STRENGTH:g}, beyond which its products overflow; scale C, or alpha and "
+                "sample_weight"
             )
         kind = _kind_of_solver(rows, search=given is None)
         with worker_pool() if kind is KernelSolver else nullcontext():
@@ -201,41 +202,21 @@ class LinearHead(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         check_classification_targets(y)
         classes, codes = np.unique(y, return_inverse=True)
         classes = classes.astype(classes.dtype.newbyteorder("="))  # which tensors need
-        _check_two_classes(name, classes, codes[weights > 0])
+        check_two_classes(name, classes, codes[weights > 0])
         return classes, codes.astype(np.int32)
 
     def _class_weighted(self, weights: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, float]:
         """Return weights of rows times those of their classes, over the largest, and the sum before that."""
         if self.class_weight is not None:
-            with np.errstate(over="ignore", under="ignore"):
-                weights = weights * self._weights_of_classes(weights, codes)[codes]
-            if not np.isfinite(weights).all():
-                raise ValueError(
-                    "sample_weight times class_weight is too large for float64; scale sample_weight down"
-                )
-            _check_two_classes(type(self).__name__, self.classes_, codes[weights > 0])
+            of_classes = class_weights(self.class_weight, self.classes_, codes, weights)
+            weights = weights * of_classes[codes]
+            check_two_classes(type(self).__name__, self.classes_, codes[weights > 0])
         largest = float(weights.max())
         if largest != 1:
-            # So that no sum over rows is too large or too small for float32.
-            weights = weights / largest
+            weights = (
+                weights / largest
+            )  # no sum over rows is too large or too small for float32 then
         return weights, largest * float(weights.sum())
-
-    def _weights_of_classes(self, weights: np.ndarray, codes: np.ndarray) -> np.ndarray:
-        counted = weights > 0  # as if the other rows were not there
-        present = np.unique(codes[counted])
-        found = np.zeros(len(self.classes_))
-        found[present] = compute_class_weight(
-            self.class_weight,
-            classes=self.classes_[present],
-            y=self.classes_[codes[counted]],
-            sample_weight=weights[counted],
-        )
-        for label, weight in zip(self.classes_.tolist(), found.tolist(), strict=True):
-            if not 0 <= weight < np.inf:
-                raise ValueError(
-                    f"class_weight of class {label!r} is {weight}; it must be a number that is not negative"
-                )
-        return found
 
     def _problem(self, rows: Rows, codes: np.ndarray, weights: np.ndarray) -> Problem:
         n_classes = len(self.classes_)
@@ -323,9 +304,9 @@ class LinearHead(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
             )
         else:
             text = (
-                f"has not converged after {solution.n_iter} iterations: the objective of a class may still fall "
-                f"by some {self.gap_.max():.1e} of itself (tol={self.tol:.1e}); raise max_iter or tol, lower "
-                "the strength of the loss, or pass float64"
+                f"has not converged after {solution.n_iter} iterations: the objective of a class may still "
+                f"fall by some {self.gap_.max():.1e} of itself (tol={self.tol:.1e}); raise max_iter or tol, "
+                "lower the strength of the loss, or pass float64"
             )
         warnings.warn(f"{type(self).__name__} {text}", ConvergenceWarning, stacklevel=5)
 
@@ -407,16 +388,6 @@ def _labels_of_block(X: Array, A: Array, c: Array, about: Array | None, *, class
     codes = winners(decisions(X, A, c, about))
     xp = namespace_of(codes)
     return xp.take(xp.asarray(classes, device=codes.device), codes, axis=0)
-
-
-def _check_two_classes(name: str, classes: np.ndarray, codes: np.ndarray) -> None:
-    """Refuse rows of one class; the codes are those of rows with a positive weight."""
-    present = np.unique(codes)
-    if len(present) < 2:
-        where = f"of class {classes.tolist()[present[0]]!r}" if present.size else "without weight"
-        raise ValueError(
-            f"{name} needs at least two classes in y, and every row that counts is {where}"
-        )
 
 
 def _lengths(n_rows: int, n_labels: int) -> str:

@@ -49,8 +49,8 @@ class SingularError(Exception):
 def checked_solver(M: np.ndarray, least: float) -> Callable[[np.ndarray], np.ndarray]:
     """Return the solver of a symmetric positive float64 matrix on the host, which is overwritten.
 
-    Raises SingularError where there is no Cholesky factor L, or ``min(L_ii)² / |M|`` is below ``least``. That is
-    an estimate of 1 / condition number; LAPACK's better one takes as long as the factor of 500 rows.
+    Raises SingularError where there is no Cholesky factor L, or ``min(L_ii)² / |M|`` is below ``least``.
+    That is an estimate of 1 / condition number; LAPACK's better one takes as long as the factor of 500 rows.
     """
     size = scipy.linalg.lapack.dlange("1", M.T)
     factor, info = scipy.linalg.lapack.dpotrf(M.T, lower=True, overwrite_a=True, clean=False)

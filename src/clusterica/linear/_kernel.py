@@ -1,9 +1,9 @@
 """Newton's method, for few rows or fewer rows than features.
 
-With more features than rows it works on ``w = sum_i a_i z_i``. Where the residuals of the rows A are positive,
-the minimum over a and b solves ``(K_AA + diag(1 / (2 C s))) a_A + b = t_A`` and ``sum a = 0``, with ``K = Z Zᵀ``
-and a = 0 outside A. The method solves that, sees which residuals are positive now, and ends when they are the
-same [1]_. With fewer features, or where K is singular, it solves the same equations for w.
+With more features than rows it works on ``w = sum_i a_i z_i``. Where the residuals of the rows A are
+positive, the minimum over a and b solves ``(K_AA + diag(1 / (2 C s))) a_A + b = t_A`` and ``sum a = 0``, with
+``K = Z Zᵀ`` and a = 0 outside A. The method solves that, sees which residuals are positive now, and ends when
+they are the same [1]_. With fewer features, or where K is singular, it solves the same equations for w.
 
 References
 ----------
@@ -82,8 +82,8 @@ class KernelSolver(Solver):
 
     def solve(self, task: Task, start: Solution | None, progress: Progress | None) -> Solution:
         """Minimise, from where an earlier solution stands if there is one."""
-        same = start is not None and start.state.space is self._space
-        begin = self._measured(start.state if same else self._zeros(), task)
+        known = start is not None and start.state.space is self._space
+        begin = self._measured(start.state if known and start else self._zeros(), task)
         with worker_pool() as pool:
             if self._space.on_host:
                 pool.limit_blas()  # factors are small, and there is one for every class to work on
@@ -112,9 +112,9 @@ class KernelSolver(Solver):
         )  # Z, a centred part of it, and singular vectors
         if needed > rows.memory:
             raise ValueError(
-                f"the products of rows are singular to working precision at C={task.C:.3g} (RidgeHead: total "
-                "weight / (2 alpha)): some rows, or all features but a few large ones, add nothing to the others. "
-                "Regularise more, standardize or drop very large features, or allow "
+                f"the products of rows are singular to working precision at C={task.C:.3g} (RidgeHead: sum "
+                "of weights / (2 alpha)): rows are linearly dependent, or a few features are much larger "
+                "than all others. Regularise more, standardize or drop very large features, or allow "
                 f"{needed / 2**20:.0f} MiB with clusterica.config_context(memory=...)"
             )
         self._read = self._space.n_passes

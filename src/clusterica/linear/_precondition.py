@@ -27,7 +27,8 @@ class SampledGram:
     """The preconditioner of all strengths C, from one sample of the rows.
 
     With more sampled rows than features, the d x d matrix is factored; with fewer, that of the m x m
-    products of the sample, by the identity of Woodbury. Features that outweigh all others are scaled down first.
+    products of the sample, by the identity of Woodbury. Features that outweigh all others are scaled down
+    first.
 
     Parameters
     ----------

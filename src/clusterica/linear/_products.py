@@ -1,4 +1,4 @@
-"""Products of standardised rows, ``K = Z Zᵀ``, their sums ``w = sum_i a_i z_i``, and objectives, in float64."""
+"""Products of standardised rows, ``K = Z Zᵀ``, sums ``w = sum_i a_i z_i``, and objectives, all in float64."""
 
 from __future__ import annotations
 

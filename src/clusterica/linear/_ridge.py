@@ -70,13 +70,11 @@ class RidgeHead(LinearHead):
         Objective of every class, divided by 2 alpha, at ``coef_`` and ``intercept_`` as they are, computed in
         float64.
     gap_ : ndarray of shape (n_classes,) or (1,)
-        By how much of itself (or of a millionth of the loss at weights of zero, if that is more) each objective may still fall: the
-        estimate of the solver, by the curvature learned on the way, plus what the rounding of ``coef_`` and
-        ``intercept_`` to the dtype of X adds. The estimate is too low for an alpha of a thousandth of the rows on features that go
-        together.
+        By how much of itself each objective may still fall, as in :class:`LinearSVC`, counting what the
+        rounding of ``coef_`` and ``intercept_`` to the dtype of X adds.
     converged_ : bool
-        Whether that is at most tol for all of them, or 64 times the precision of the dtype (8e-6 for float32),
-        if that is more.
+        Whether that is at most tol for all of them, or at most 64 times the precision of the dtype (8e-6 for
+        float32).
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)

@@ -1,8 +1,8 @@
-"""The equations of one Newton step, ``min |w|² + sum_i p_i (t_i - w z_i - b)²`` over some rows, in two spaces.
+"""The equations of a Newton step, ``min |w|² + sum_i p_i (t_i - w z_i - b)²`` over some rows, in two spaces.
 
-In :class:`RowSpace` the weights are ``w = sum_i a_i z_i`` and the rows are known by their products ``K = Z Zᵀ``
-only: that is fast where rows are fewer than features. But K has the square of the condition number of Z: where
-rows are linearly dependent and the penalty is weak, the coefficients a cancel and w has no correct digit.
+In :class:`RowSpace` the weights are ``w = sum_i a_i z_i`` and only the products ``K = Z Zᵀ`` of rows are
+known: that is fast where rows are fewer than features. But K has the square of the condition number of Z.
+Where rows are linearly dependent and the penalty is weak, the coefficients a cancel and w is noise.
 :class:`FeatureSpace` keeps Z in memory and solves for w itself, if need be by its singular values.
 """
 
@@ -21,14 +21,15 @@ from clusterica.linear._products import row_products, sums_of_rows
 from clusterica.linear._solvers import Problem
 from clusterica.linear._standard import standardised_rows
 
-# Inverse condition numbers under which a Cholesky factor is not used. Weights have some -log10(eps / limit) correct
-# digits: 5 where there is no other way but to keep all rows in float64, 8 where they are there anyway. Two steps of
-# refinement make up for the last limit: on random rows with duplicates, weights agree with those by QR.
+# Inverse condition numbers under which a Cholesky factor is not used. Weights have about -log10(eps / limit)
+# correct digits: 5 where the other way needs memory for all rows in float64, 8 where they are there anyway.
+# Two steps of refinement make up for the last limit: objectives agree with those by QR on random rows with
+# duplicates, weights from 1e-20 to 1e20 and a column of 7e8.
 _SINGULAR_PRODUCTS = 1e-11
 _INEXACT_PRODUCTS = 1e-8
 _SINGULAR_GRAM = 1e-13
-# Up to so many rows a feature, their products are factored sooner than the Gram matrix of features: 450 x 400 rows
-# in 10 classes took four times as long without.
+# Up to so many rows a feature, their products are factored sooner than the Gram matrix of features: a search
+# on 450 x 400 rows of 10 classes took four times as long without.
 _FEW_ROWS = 1.5
 _REFINEMENTS = 2
 

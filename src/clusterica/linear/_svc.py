@@ -78,11 +78,11 @@ class LinearSVC(LinearHead):
     gap_ : ndarray of shape (n_classes,) or (1,)
         By how much of itself (or of a millionth of C, if that is more) each objective may still fall: the
         estimate of the solver, by the curvature learned on the way, plus what the rounding of ``coef_`` and
-        ``intercept_`` to the dtype of X adds. The estimate is too low for a C of thousands on features that go
-        together.
+        ``intercept_`` to the dtype of X adds. The estimate is too low for a C of thousands on features that
+        go together.
     converged_ : bool
-        Whether that is at most tol for all of them, or 64 times the precision of the dtype (8e-6 for float32),
-        if that is more.
+        Whether that is at most tol for all of them, or at most 64 times the precision of the dtype (8e-6 for
+        float32).
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -98,12 +98,12 @@ class LinearSVC(LinearHead):
     All classes are solved together by L-BFGS, each with step lengths of its own, preconditioned by the
     Gram matrix of a sample of the rows. With fewer rows than features, or 500 at most, it works on the
     products of rows instead. For one strength that is Newton's method; up to 5,000 rows it moves these
-    products to the host, where the many small systems are solved sooner than on a GPU. Where products are singular,
-    as of dependent rows at a weak penalty, it keeps the rows in float64. A search over
-    strengths on more than 1,500 rows, or 500 on a device, turns the rows to their principal coordinates
-    once, where L-BFGS has a diagonal preconditioner for every strength and solves all folds together; these
-    solves do not read the rows again, and their iterations are no passes. The matrices stay within the memory
-    budget of :func:`clusterica.config_context`; more memory means a better preconditioner and fewer passes.
+    products to the host, where the many small systems are solved sooner than on a GPU. Where products are
+    singular, as of dependent rows at a weak penalty, it keeps the rows in float64. A search over strengths on
+    more than 1,500 rows, or 500 on a device, turns the rows to their principal coordinates once, where L-BFGS
+    has a diagonal preconditioner for every strength and solves all folds together; these solves do not read the
+    rows again, and their iterations are no passes. The matrices stay within the memory budget of
+    :func:`clusterica.config_context`; more memory means a better preconditioner and fewer passes.
 
     Mean and variance for standardising are those of all rows, held out ones included.
 

@@ -101,7 +101,7 @@ def _for_compiled_twin(X: Array, A: Array) -> bool:
 def squared_losses(
     X: Array, A: Array, c: Array, targets: Array, codes: Array, weights: Array, *, hinge: bool
 ) -> tuple[Array]:
-    """Return the loss of :func:`margin_sums` of a block, computed in float64; A, c and weights are float64."""
+    """Return the loss of :func:`margin_sums` over a block, in float64, as A, c and the weights are."""
     xp = namespace_of(X)
     sign = 2 * xp.astype(codes[:, None] == targets[None, :], xp.float64) - 1
     residual = 1 - sign * (xp.astype(X, xp.float64, copy=False) @ A.T + c)
