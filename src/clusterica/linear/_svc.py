@@ -101,8 +101,8 @@ class LinearSVC(LinearHead):
     products to the host, where the many small systems are solved sooner than on a GPU. Where products are
     singular, as of dependent rows at a weak penalty, it keeps the rows in float64. A search over strengths on
     more than 1,500 rows, or 500 on a device, turns the rows to their principal coordinates once, where L-BFGS
-    has a diagonal preconditioner for every strength and solves all folds together; these solves do not read the
-    rows again, and their iterations are no passes. The matrices stay within the memory budget of
+    has a diagonal preconditioner for every strength and solves all folds together; these solves do not read
+    the rows again, and their iterations are no passes. The matrices stay within the memory budget of
     :func:`clusterica.config_context`; more memory means a better preconditioner and fewer passes.
 
     Mean and variance for standardising are those of all rows, held out ones included.
