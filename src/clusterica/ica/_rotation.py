@@ -21,7 +21,8 @@ from clusterica.ops.contrast import SmoothedL1
 from clusterica.ops.likelihood import LikelihoodSums, likelihood_sums
 from clusterica.ops.score import EnergyProducts, energy_products
 
-# Wide, as light tails ask for: with a width of 1 25 triangular sources took 20 and 60 steps, with 2 18 and 29.
+# Wide, as light tails ask for: on two draws of 25 triangular sources a width of 1 took 20 and 60 steps, a
+# width of 2 took 18 and 29.
 _CONTRAST = SmoothedL1(2.0)
 # Four to twenty steps are usual with up to 50 sources; what is left after 40 is for the likelihood.
 _MOST_STEPS = 40
