@@ -28,7 +28,7 @@ JOBS = {
 
 def measure(sources: str, shape: tuple[int, int], repeats: int) -> dict[str, Any]:
     """Time all contenders in turns, a new draw of data every turn."""
-    contenders = {library: Contender(library, {}) for library, _ in JOBS.values()}
+    contenders = {library: Contender(library, {}) for library in {job[0] for job in JOBS.values()}}
     answers: dict[str, list[dict]] = {name: [] for name in JOBS}
     try:
         for turn in range(-1, repeats):  # the first turn warms up, on few rows

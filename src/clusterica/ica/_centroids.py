@@ -22,13 +22,18 @@ _TILE = 256  # rows that are whitened at a time
 
 
 def prepared(
-    clusterer: BaseEstimator | None, *, n_clusters: int, n_init: int, rng: np.random.Generator
+    clusterer: BaseEstimator | None,
+    *,
+    n_clusters: int,
+    n_init: int,
+    rng: np.random.Generator,
+    max_iter: int = 300,
 ) -> BaseEstimator:
     """Return a copy of the clusterer that makes n_clusters clusters, from our seed if it has none.
 
-    Where there is none, that is cosine K-means from so many starts.
+    Where there is none, that is cosine K-means from so many starts and with so many iterations.
     """
-    default = CosineKMeans(compute_labels=False, n_init=n_init)
+    default = CosineKMeans(compute_labels=False, n_init=n_init, max_iter=max_iter)
     copy = default if clusterer is None else clone(clusterer)
     params = copy.get_params(deep=False)
     if "n_clusters" in params:

@@ -59,26 +59,27 @@ def score_sums_reference(X: Array, B: Array, mean: Array) -> ScoreSums:
     xp = namespace_of(X)
     Y = project(X, B, mean)
     squares = Y * Y
+    ones = xp.ones(X.shape[0], dtype=Y.dtype, device=Y.device)  # a product with them is a fast sum
     parts, firsts, own = [], [], []
     for w in WIDTHS:  # in place, so that few arrays of the size of Y are there at once
         root = squares + w**2
         root **= 0.5
-        first = Y / root
-        second = first * first
-        own.append(xp.sum(second, axis=0))
-        second -= 1
-        second /= root  # -w² / r³
-        curvature = -xp.sum(second, axis=0)
-        second *= squares
-        root -= w
         # In float64: a line search compares values that differ by less than the digits of float32.
-        size = xp.sum(root, axis=0, dtype=xp.float64)
-        parts.append((size, first.T @ Y, curvature, -xp.sum(second, axis=0)))
+        size = xp.sum(root, axis=0, dtype=xp.float64) - w * X.shape[0]
+        inverse = 1 / root
+        once = ones @ inverse
+        first = Y * inverse
+        root = inverse * inverse
+        own.append(X.shape[0] - w**2 * (ones @ root))  # g² = 1 - w² / r²
+        root *= inverse
+        curvature = w**2 * (ones @ root)  # g' = w² / r³
+        # g' y² = w² / r - w² g'
+        parts.append((size, first.T @ Y, curvature, w**2 * (once - curvature)))
         firsts.append(first)
-        del root, second
+        del root, inverse
     wide, narrow = firsts
     narrow *= wide
-    across = xp.sum(narrow, axis=0)
+    across = ones @ narrow
     products = xp.stack([xp.stack([own[0], across]), xp.stack([across, own[1]])])
     size, gradient, curvature, diagonal = (xp.stack(list(p)) for p in zip(*parts, strict=True))
     return ScoreSums(size, gradient, curvature, diagonal, products, Y.T @ Y)
