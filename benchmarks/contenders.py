@@ -24,14 +24,14 @@ RunOf = Callable[[np.ndarray, np.ndarray, str], Run]  # takes the data, and whic
 
 def clusterica_fit(X: np.ndarray, C: np.ndarray, kind: str) -> Run:
     """Return a fit of one rule of ours, from the given centres."""
-    from clusterica.cluster import CosineKMeans, KMeans, SphericalKMeans
+    from clusterica.cluster import CosineKMeans, GainShapeKMeans, KMeans, SphericalKMeans
 
     k = len(C)
     make = {
         "euclidean": lambda n: KMeans(k, init=C, max_iter=n, tol=0),
         "no labels": lambda n: KMeans(k, init=C, max_iter=n, tol=0, compute_labels=False),
-        "gain-shape": lambda n: SphericalKMeans(k, init=C, max_iter=n, tol=0),
-        "direction": lambda n: SphericalKMeans(k, signed=False, init=C, max_iter=n, tol=0),
+        "gain-shape": lambda n: GainShapeKMeans(k, init=C, max_iter=n, tol=0),
+        "direction": lambda n: SphericalKMeans(k, init=C, max_iter=n, tol=0),
         "cosine": lambda n: CosineKMeans(k, init=C[: k // 2], max_iter=n, tol=0),
     }[kind]
     return lambda n: _check_iterations(make(n).fit(X).n_iter_, n)

@@ -16,7 +16,7 @@ import torch
 
 from benchmarks.kmeans import ITERATIONS, RESULTS, SHAPES
 from benchmarks.machine import describe
-from clusterica.cluster import CosineKMeans, KMeans, SphericalKMeans
+from clusterica.cluster import CosineKMeans, GainShapeKMeans, KMeans, SphericalKMeans
 from clusterica.ops.assign import lloyd_sums
 from clusterica.ops.rules import Rule
 
@@ -64,10 +64,8 @@ def measure(shape: tuple[int, int, int], repeats: int) -> dict[str, Any]:
     row: dict[str, Any] = {"shape": shape, "gemm_tflops": 2e-12 * n * d * k / gemm, "fits": []}
     makers = {
         Rule.EUCLIDEAN: lambda: KMeans(k, init=C, max_iter=ITERATIONS, tol=0),
-        Rule.GAIN_SHAPE: lambda: SphericalKMeans(k, init=C, max_iter=ITERATIONS, tol=0),
-        Rule.DIRECTION: lambda: SphericalKMeans(
-            k, signed=False, init=C, max_iter=ITERATIONS, tol=0
-        ),
+        Rule.GAIN_SHAPE: lambda: GainShapeKMeans(k, init=C, max_iter=ITERATIONS, tol=0),
+        Rule.DIRECTION: lambda: SphericalKMeans(k, init=C, max_iter=ITERATIONS, tol=0),
         Rule.AXIS: lambda: CosineKMeans(k, init=C[: k // 2], max_iter=ITERATIONS, tol=0),
     }
     for rule, make in makers.items():

@@ -14,8 +14,8 @@ README, PAGE = ROOT / "README.md", ROOT / "docs" / "benchmarks.rst"
 RULES = {
     "euclidean": "KMeans",
     "no labels": "KMeans(compute_labels=False)",
-    "gain-shape": "SphericalKMeans",
-    "direction": "SphericalKMeans(signed=False)",
+    "gain-shape": "GainShapeKMeans",
+    "direction": "SphericalKMeans",
     "cosine": "CosineKMeans",
 }
 

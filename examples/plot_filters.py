@@ -16,7 +16,7 @@ Coates and Ng (2012).
 import matplotlib.pyplot as plt
 import numpy as np
 
-from clusterica.cluster import SphericalKMeans
+from clusterica.cluster import GainShapeKMeans
 from clusterica.datasets import photo_patches
 from clusterica.display import FiltersDisplay
 from clusterica.preprocessing import ContrastNormalizer, Whitener
@@ -35,7 +35,7 @@ X_white = whitener.transform(X)
 # %%
 # The same estimator on both.
 
-kmeans = SphericalKMeans(n_clusters=100, max_iter=20, tol=0.0, random_state=0)
+kmeans = GainShapeKMeans(n_clusters=100, max_iter=20, tol=0.0, random_state=0)
 raw = kmeans.fit(X).cluster_centers_
 white = kmeans.fit(X_white).cluster_centers_
 

@@ -15,7 +15,7 @@ the filters of ICA (Vinnikov and Shalev-Shwartz, 2014).
 import matplotlib.pyplot as plt
 import numpy as np
 
-from clusterica.cluster import CosineKMeans, SphericalKMeans
+from clusterica.cluster import CosineKMeans, GainShapeKMeans
 from clusterica.datasets import make_sparse_sources
 from clusterica.display import CentersDisplay
 
@@ -25,12 +25,12 @@ X = make_sparse_sources(20_000, 2, mixing=A, random_state=0).X
 
 # %%
 # Both rules treat a direction and its negative alike. They differ in how much a row counts:
-# :class:`~clusterica.cluster.SphericalKMeans` weighs a row by its response, so that the far ends of
+# :class:`~clusterica.cluster.GainShapeKMeans` weighs a row by its response, so that the far ends of
 # the tails lead, and :class:`~clusterica.cluster.CosineKMeans` keeps only the sign. The second one
 # counts and returns both signs of a direction, so it is asked for four clusters.
 
 models = [
-    SphericalKMeans(n_clusters=2, random_state=0),
+    GainShapeKMeans(n_clusters=2, random_state=0),
     CosineKMeans(n_clusters=4, random_state=0),
 ]
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from clusterica.cluster import CosineKMeans, KMeans, SphericalKMeans
+from clusterica.cluster import CosineKMeans, GainShapeKMeans, KMeans, SphericalKMeans
 
 RULES = {
     "euclidean": KMeans,
-    "gain-shape": SphericalKMeans,
-    "direction": partial(SphericalKMeans, signed=False),
+    "gain-shape": GainShapeKMeans,
+    "direction": partial(SphericalKMeans, init="gaussian"),
     "axis": CosineKMeans,
     "orthogonal": partial(CosineKMeans, orthogonal=True),
 }

@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import clusterica
 from clusterica.arrays import to_host
-from clusterica.cluster import CosineKMeans, KMeans, SphericalKMeans
+from clusterica.cluster import CosineKMeans, GainShapeKMeans, KMeans, SphericalKMeans
 
 
 def spoiled(X, value):
@@ -135,13 +135,13 @@ def test_bad_blocks(blocks, error, message):
 def test_blocks_of_another_length_on_the_way(heavy):
     blocks = Walks([heavy], [heavy], [heavy], [heavy[:100]])
     with pytest.raises(ValueError, match="must give the same blocks each time"):
-        SphericalKMeans(3, random_state=0).fit(blocks)
+        GainShapeKMeans(3, random_state=0).fit(blocks)
 
 
 @pytest.mark.parametrize("method", ["fit", "partial_fit", "predict", "transform", "score"])
 def test_more_rows_on_the_second_walk(method, heavy):
     """Told before a row is read that has no weight and no place in the result."""
-    model = SphericalKMeans(3, random_state=0).fit(heavy)
+    model = GainShapeKMeans(3, random_state=0).fit(heavy)
     with pytest.raises(ValueError, match="must give the same blocks each time"):
         getattr(model, method)(Walks([heavy[:100]], [heavy]))
 
@@ -183,10 +183,9 @@ def test_bad_settings(make, bad, heavy):
         make(4).set_params(**bad).fit(heavy)
 
 
-@pytest.mark.parametrize("bad", [{"damping": -1}, {"signed": "no"}])
-def test_bad_settings_of_spherical(bad, heavy):
-    with pytest.raises(ValueError, match=f"The '{next(iter(bad))}' parameter of SphericalKMeans"):
-        SphericalKMeans(2).set_params(**bad).fit(heavy)
+def test_bad_damping(heavy):
+    with pytest.raises(ValueError, match="The 'damping' parameter of GainShapeKMeans"):
+        GainShapeKMeans(2, damping=-1).fit(heavy)
 
 
 # --- Weights ---------------------------------------------------------------------------------------
@@ -232,12 +231,12 @@ def test_weights_live_where_the_data_does(put, heavy):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("signed", [True, False])
+@pytest.mark.parametrize("kind", [GainShapeKMeans, SphericalKMeans])
 @pytest.mark.parametrize("as_kind", [np.asarray, sparse.csr_array])
-def test_rows_of_zeros_on_the_sphere(signed, as_kind, heavy):
+def test_rows_of_zeros_on_the_sphere(kind, as_kind, heavy):
     """They move no centre, add nothing to the inertia, and their label is 0."""
     X = np.concatenate([heavy, np.zeros((50, 4))])
-    make = SphericalKMeans(4, signed=signed, random_state=0, init="gaussian")
+    make = kind(4, random_state=0, init="gaussian")
     with_zeros, without = (make.fit(as_kind(rows)).__dict__.copy() for rows in (X, heavy))
     np.testing.assert_allclose(
         with_zeros["cluster_centers_"], without["cluster_centers_"], atol=1e-9
@@ -297,7 +296,7 @@ def test_one_feature(make):
 def test_scale_of_the_data(make, scale, heavy):
     """Tiny and huge numbers, of which the squares still fit float64."""
     model = make(4, init="k-means++", random_state=0)
-    if isinstance(model, SphericalKMeans):
+    if isinstance(model, GainShapeKMeans):
         model.set_params(damping=0.0)  # its size is absolute
     expected = clone(model).fit(heavy)
     model.fit(scale * heavy)
@@ -397,7 +396,7 @@ def test_heavy_centers_still_move_in_float32(heavy):
     assert moved == pytest.approx(0.4 * 5_000 / 105_000, rel=0.05)
 
 
-@pytest.mark.parametrize("clusterer", [KMeans(3), SphericalKMeans(3)], ids=str)
+@pytest.mark.parametrize("clusterer", [KMeans(3), GainShapeKMeans(3)], ids=str)
 def test_rows_whose_squares_overflow(clusterer):
     X = (1e25 * np.random.default_rng().normal(size=(200, 4))).astype(np.float32)
     with np.errstate(all="ignore"), pytest.raises(ValueError, match="too large for float32; scale"):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from clusterica.cluster import CosineKMeans, KMeans, SphericalKMeans
+from clusterica.cluster import CosineKMeans, GainShapeKMeans, KMeans
 
 
 def axes_and_noise(n=6000, d=6, seed=0):
@@ -152,7 +152,7 @@ def test_one_batch_of_all_rows_begins_as_the_full_fit(make, heavy, start):
     np.testing.assert_allclose(batch.cluster_centers_, whole.cluster_centers_, atol=1e-12)
 
 
-@pytest.mark.parametrize("make", [KMeans, SphericalKMeans, CosineKMeans])
+@pytest.mark.parametrize("make", [KMeans, GainShapeKMeans, CosineKMeans])
 def test_batches_of_weighted_rows(make):
     """Rows without weight do not count in any batch."""
     X = axes_and_noise(600, 2)

@@ -8,7 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import clusterica
 from clusterica.arrays import to_host
-from clusterica.cluster import CosineKMeans, KMeans, SphericalKMeans
+from clusterica.cluster import CosineKMeans, GainShapeKMeans, KMeans, SphericalKMeans
 
 # Three groups of 30, 20 and 10 rows, and the direction of each.
 AXES = np.eye(3)
@@ -17,8 +17,8 @@ X = np.repeat(AXES, [30, 20, 10], axis=0) * np.random.default_rng(0).uniform(1, 
 START = np.concatenate([AXES, [[-1.0, -1.0, 0.1], [-1.0, 0.1, -1.0]]])
 EMPTY_UNDER = {
     "euclidean": (KMeans, START),
-    "gain-shape": (SphericalKMeans, np.concatenate([AXES, AXES[:1], AXES[:1]])),
-    "direction": (lambda k, **p: SphericalKMeans(k, signed=False, **p), START),
+    "gain-shape": (GainShapeKMeans, np.concatenate([AXES, AXES[:1], AXES[:1]])),
+    "direction": (lambda k, **p: SphericalKMeans(k, **p), START),
     "axis": (lambda k, **p: CosineKMeans(2 * k, **p), np.concatenate([AXES, AXES[:1], AXES[:1]])),
 }
 
@@ -55,7 +55,7 @@ def test_data():
 
 
 @pytest.mark.parametrize(
-    "model", [SphericalKMeans(2, damping=0.0), CosineKMeans(4)], ids=["gain-shape", "axis"]
+    "model", [GainShapeKMeans(2, damping=0.0), CosineKMeans(4)], ids=["gain-shape", "axis"]
 )
 def test_data_on_the_sphere(model):
     X = np.random.default_rng(0).laplace(size=(100, 3))

@@ -7,7 +7,7 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from clusterica.cluster import CosineKMeans, KMeans, SphericalKMeans
+from clusterica.cluster import CosineKMeans, GainShapeKMeans, KMeans, SphericalKMeans
 
 # The checks fit 8 clusters to a handful of rows.
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -40,8 +40,8 @@ def expected_failures(estimator):
     [
         KMeans(),
         KMeans(batch_size=10, n_init=2),
+        GainShapeKMeans(),
         SphericalKMeans(),
-        SphericalKMeans(signed=False, init="k-means++", damping=0.0),
         CosineKMeans(),
         CosineKMeans(n_clusters=4, orthogonal=True, init="orthonormal"),
         CosineKMeans(n_clusters=8, init="k-means++", empty="drop"),

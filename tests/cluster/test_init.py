@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 
 from clusterica.arrays import as_rows
-from clusterica.cluster import CosineKMeans, KMeans, SphericalKMeans
+from clusterica.cluster import CosineKMeans, GainShapeKMeans, KMeans, SphericalKMeans
 from clusterica.cluster._init import METHODS
 from clusterica.cluster._sample import draw_rows
 
@@ -69,7 +69,7 @@ def test_rows_start_on_rows(heavy):
     assert sorted(model.labels_) == list(range(12))
 
 
-@pytest.mark.parametrize("make", [SphericalKMeans, CosineKMeans])
+@pytest.mark.parametrize("make", [GainShapeKMeans, CosineKMeans])
 def test_rows_become_unit_vectors(make, heavy):
     """The first objective is that of unit centres, however long the chosen rows are."""
     first, first_of_long_rows = (
@@ -94,10 +94,10 @@ def test_plus_plus_in_the_geometry_of_the_rule():
     axes = np.repeat(np.eye(6), [500, 500, 500, 20, 20, 20], axis=0)
     X = axes * rng.choice([-1, 1], size=(len(axes), 1)) * rng.uniform(1, 2, size=(len(axes), 1))
     X += 0.01 * rng.standard_normal(X.shape)
-    for make in (SphericalKMeans, lambda k, **p: CosineKMeans(2 * k, **p)):
+    for make in (GainShapeKMeans, lambda k, **p: CosineKMeans(2 * k, **p)):
         model = make(6, init="k-means++", random_state=0).fit(X)
         np.testing.assert_allclose(np.abs(model.cluster_centers_).max(axis=1), 1, atol=1e-3)
-    unsigned = SphericalKMeans(12, signed=False, init="k-means++", random_state=0).fit(X)
+    unsigned = SphericalKMeans(12, init="k-means++", random_state=0).fit(X)
     np.testing.assert_allclose(np.abs(unsigned.cluster_centers_).max(axis=1), 1, atol=1e-2)
 
 
@@ -156,7 +156,7 @@ def test_equal_weights_draw_as_none():
 
 
 @pytest.mark.parametrize("init", ["k-means++", "rows"])
-@pytest.mark.parametrize("make", [SphericalKMeans, CosineKMeans])
+@pytest.mark.parametrize("make", [GainShapeKMeans, CosineKMeans])
 def test_rows_of_zeros_are_no_start(make, init, heavy):
     X = np.concatenate([np.zeros((300, 4)), heavy[:10]])
     C = make(4, init=init, random_state=0, max_iter=1).fit(X).cluster_centers_
@@ -175,7 +175,7 @@ def test_given_half_or_pairs(heavy, start):
 
 
 @pytest.mark.parametrize(
-    "model", [SphericalKMeans(4), SphericalKMeans(4, signed=False), CosineKMeans(8)], ids=str
+    "model", [GainShapeKMeans(4), SphericalKMeans(4), CosineKMeans(8)], ids=str
 )
 def test_given_centers_need_no_unit_length(model, heavy, start):
     unit = model.set_params(init=start, max_iter=2).fit(heavy).cluster_centers_
@@ -218,7 +218,7 @@ def test_given_as_a_tensor(heavy, start):
         (KMeans(2), np.full((2, 4), np.nan), "NaN or infinity"),
         (KMeans(2), np.full((2, 4), -np.inf), "NaN or infinity"),
         (KMeans(2), lambda X, n_clusters, random_state: np.ones((1, 4)), r"must be \(2, 4\)"),
-        (SphericalKMeans(2), np.eye(2, 4) * [[1], [0]], "row of zeros"),
+        (GainShapeKMeans(2), np.eye(2, 4) * [[1], [0]], "row of zeros"),
         (CosineKMeans(4), np.eye(4), "antipodal pairs"),
         (CosineKMeans(4), np.eye(3, 4), r"must be \(2, 4\)"),
         (CosineKMeans(4, orthogonal=True), np.zeros((2, 4)), "row of zeros"),

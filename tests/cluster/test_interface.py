@@ -8,7 +8,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 
-from clusterica.cluster import CosineKMeans, KMeans, SphericalKMeans
+from clusterica.cluster import CosineKMeans, GainShapeKMeans, KMeans, SphericalKMeans
 from clusterica.preprocessing import Whitener
 
 
@@ -18,7 +18,7 @@ def test_labels_follow_from_transform(make, heavy):
     if isinstance(model, KMeans):
         labels = T.argmin(axis=1)
     else:
-        signed = model.get_params().get("signed", False)
+        signed = isinstance(model, GainShapeKMeans)
         labels = (np.abs(T) if signed else T).argmax(axis=1)
     np.testing.assert_array_equal(model.labels_, labels)
     np.testing.assert_array_equal(model.predict(heavy), labels)
@@ -31,8 +31,8 @@ def test_labels_follow_from_transform(make, heavy):
     ("model", "responses"),
     [
         (KMeans(2), [[0, 5], [5, 0], [5, 8]]),
-        (SphericalKMeans(2), [[3, 0], [0, 4], [0, -4]]),
-        (SphericalKMeans(2, signed=False), [[1, 0], [0, 1], [0, -1]]),
+        (GainShapeKMeans(2), [[3, 0], [0, 4], [0, -4]]),
+        (SphericalKMeans(2), [[1, 0], [0, 1], [0, -1]]),
         (CosineKMeans(4), [[3, 0, -3, 0], [0, 4, 0, -4], [0, -4, 0, 4]]),
     ],
     ids=str,

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import sparse
 from scipy.spatial.distance import cdist
+from sklearn.metrics import adjusted_rand_score
 
-from clusterica.cluster import CosineKMeans, KMeans, SphericalKMeans
+from clusterica.cluster import CosineKMeans, GainShapeKMeans, KMeans, SphericalKMeans
 
 # --- One iteration against three lines of NumPy ----------------------------------------------------
 
@@ -40,9 +41,9 @@ def gain_shape_step(X, D, *, damping):
     return normalize(code(R[np.arange(len(X)), labels], labels, len(D)).T @ X + damping * D)
 
 
-def direction_step(X, D, *, damping):
+def direction_step(X, D):
     U = normalize(X)
-    return normalize(code(1.0, (U @ D.T).argmax(axis=1), len(D)).T @ U + damping * D)
+    return normalize(code(1.0, (U @ D.T).argmax(axis=1), len(D)).T @ U)
 
 
 def signed_sums(X, C):
@@ -65,14 +66,10 @@ def orthogonal_step(X, C):
     ("model", "step"),
     [
         (KMeans(4), euclidean_step),
-        (SphericalKMeans(4), lambda X, C: gain_shape_step(X, C, damping=1.0)),
-        (SphericalKMeans(4, damping=50.0), lambda X, C: gain_shape_step(X, C, damping=50.0)),
-        (SphericalKMeans(4, damping=0.0), lambda X, C: gain_shape_step(X, C, damping=0.0)),
-        (SphericalKMeans(4, signed=False), lambda X, C: direction_step(X, C, damping=1.0)),
-        (
-            SphericalKMeans(4, signed=False, damping=0.0),
-            lambda X, C: direction_step(X, C, damping=0.0),
-        ),
+        (GainShapeKMeans(4), lambda X, C: gain_shape_step(X, C, damping=1.0)),
+        (GainShapeKMeans(4, damping=50.0), lambda X, C: gain_shape_step(X, C, damping=50.0)),
+        (GainShapeKMeans(4, damping=0.0), lambda X, C: gain_shape_step(X, C, damping=0.0)),
+        (SphericalKMeans(4), direction_step),
         (CosineKMeans(8), axis_step),
         (CosineKMeans(8, orthogonal=True), orthogonal_step),
     ],
@@ -98,11 +95,11 @@ def test_antipodal_pairs(heavy, start):
     [
         (KMeans(4), lambda X, C: (cdist(X, C).min(axis=1) ** 2).sum()),
         (
-            SphericalKMeans(4),
+            GainShapeKMeans(4),
             lambda X, C: ((X**2).sum(axis=1) - np.abs(X @ C.T).max(axis=1) ** 2).sum(),
         ),
         (
-            SphericalKMeans(4, signed=False),
+            SphericalKMeans(4),
             lambda X, C: (1 - (normalize(X) @ C.T).max(axis=1)).sum(),
         ),
         (CosineKMeans(8), lambda X, C: (X @ C.T).max(axis=1).mean()),
@@ -312,3 +309,13 @@ def test_tol_ends_the_iterations(make, heavy, start):
     assert n_iter[0] == 2  # the objective is compared from the second iteration on
     assert n_iter == sorted(n_iter)
     assert n_iter[0] < n_iter[2]
+
+
+def test_opposite_clusters_are_two_for_text_and_one_for_patches(rng):
+    """A direction and its negative are different topics, but the same filter."""
+    signs = np.repeat([1, -1], 50)
+    X = signs[:, None] * [5.0, 1.0, 0.0] + 0.1 * rng.standard_normal((100, 3))
+    labels = SphericalKMeans(2, random_state=0).fit_predict(X)
+    assert adjusted_rand_score(signs, labels) == 1
+    patches = GainShapeKMeans(1, random_state=0).fit(X)
+    assert patches.inertia_ < 0.02 * (X**2).sum()  # one centre explains both

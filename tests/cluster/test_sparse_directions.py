@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linear_sum_assignment
 
-from clusterica.cluster import CosineKMeans, KMeans, SphericalKMeans
+from clusterica.cluster import CosineKMeans, GainShapeKMeans, KMeans
 from clusterica.preprocessing import Whitener
 
 
@@ -28,7 +28,7 @@ def angle_to_axes(C):
     return np.degrees(np.arccos(np.minimum(np.abs(C).max(axis=1), 1))).max()
 
 
-@pytest.mark.parametrize("make", [lambda **p: SphericalKMeans(2, **p), CosineKMeans])
+@pytest.mark.parametrize("make", [lambda **p: GainShapeKMeans(2, **p), CosineKMeans])
 @pytest.mark.parametrize("seed", range(5))
 def test_two_heavy_tails(make, seed):
     """P1, figure 2: the centroids point in the directions of the tails."""

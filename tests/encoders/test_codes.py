@@ -13,7 +13,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from clusterica.cluster import SphericalKMeans
+from clusterica.cluster import GainShapeKMeans
 from clusterica.encoders import (
     ENCODER_NAMES,
     HardEncoder,
@@ -120,7 +120,7 @@ def test_omp_does_not_care_how_long_the_atoms_are(rows, atoms):
 
 
 def test_omp_of_one_atom_is_the_code_of_spherical_k_means(rows):
-    kmeans = SphericalKMeans(6, random_state=0).fit(rows)
+    kmeans = GainShapeKMeans(6, random_state=0).fit(rows)
     codes = OMPEncoder(kmeans.cluster_centers_, n_nonzero=1, split_signs=False).fit_transform(rows)
     nonzero = rows.any(axis=1)
     np.testing.assert_array_equal(abs(codes).argmax(axis=1)[nonzero], kmeans.labels_[nonzero])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from clusterica import config_context
-from clusterica.cluster import CosineKMeans, KMeans, SphericalKMeans
+from clusterica.cluster import CosineKMeans, GainShapeKMeans, KMeans, SphericalKMeans
 from clusterica.preprocessing import ContrastNormalizer, Whitener
 
 torch = pytest.importorskip("torch")
@@ -16,8 +16,8 @@ X = np.random.default_rng(0).laplace(size=(20_000, 12)) @ np.random.default_rng(
 ESTIMATORS = [
     KMeans(7, max_iter=5, random_state=0),
     KMeans(7, max_iter=2, batch_size=1000, random_state=0),
-    SphericalKMeans(7, max_iter=5, random_state=0),
-    SphericalKMeans(7, signed=False, init="k-means++", max_iter=5, random_state=0),
+    GainShapeKMeans(7, max_iter=5, random_state=0),
+    SphericalKMeans(7, init="k-means++", max_iter=5, random_state=0),
     CosineKMeans(max_iter=5, random_state=0),
     CosineKMeans(orthogonal=True, max_iter=5, random_state=0),
     Whitener(),

@@ -48,7 +48,7 @@ def mixed():
         ({"refine": None}, 0.03),
         ({"refine": None, "clusterer": CosineKMeans(orthogonal=True)}, 0.02),
         ({"refine": None, "clusterer": KMeans(init="orthogonal")}, 0.03),
-        ({"refine": None, "clusterer": SphericalKMeans(signed=False, init="orthogonal")}, 0.03),
+        ({"refine": None, "clusterer": SphericalKMeans(init="orthogonal")}, 0.03),
         ({"refine": None, "clusterer": sklearn.cluster.KMeans(n_init=3)}, 0.03),
         ({"refine": None, "whitener": Whitener("zca", eps=0.0)}, 0.03),
         ({"refine": None, "whitener": Whitener("cholesky", eps=0.0)}, 0.03),

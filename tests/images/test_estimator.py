@@ -11,7 +11,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.utils import get_tags
 
-from clusterica.cluster import KMeans, SphericalKMeans
+from clusterica.cluster import GainShapeKMeans, KMeans
 from clusterica.encoders import SoftThresholdEncoder
 from clusterica.images import ImageFeatures
 
@@ -31,7 +31,7 @@ every_setting = pytest.mark.parametrize("settings", SETTINGS, ids=str)
 
 
 def test_parameters_are_kept_as_they_are():
-    learner, encoder, grid = SphericalKMeans(), SoftThresholdEncoder(), [(1, 1), (2, 2)]
+    learner, encoder, grid = GainShapeKMeans(), SoftThresholdEncoder(), [(1, 1), (2, 2)]
     estimator = ImageFeatures(learner=learner, encoder=encoder, grid=grid)
     assert estimator.learner is learner
     assert estimator.encoder is encoder
@@ -74,7 +74,7 @@ def test_seeds(images):
     assert not np.allclose(one, two)
     model(random_state=None).fit(images)
     model(random_state=np.random.default_rng(0)).fit(images)
-    given = model(learner=SphericalKMeans(random_state=5)).fit(images)
+    given = model(learner=GainShapeKMeans(random_state=5)).fit(images)
     assert given.learner_.random_state == 5
 
 
@@ -152,12 +152,12 @@ def test_callbacks_of_the_learner_hear_its_iterations(images):
         def on_fit_task_end(self, estimator, context):
             Counts.n += context.task_name == "iteration"
 
-    estimator = model(learner=SphericalKMeans(max_iter=3).set_callbacks(Counts())).fit(images)
+    estimator = model(learner=GainShapeKMeans(max_iter=3).set_callbacks(Counts())).fit(images)
     assert Counts.n == estimator.learner_.n_iter_ > 0
 
 
 def test_progress_reaches_the_learner(images, bar):
     model(regions=(1, 2)).set_callbacks(bar).fit(images)
-    assert bar.count("SphericalKMeans", "iteration") > 2
-    assert bar.count("SphericalKMeans", "fit") == 2
+    assert bar.count("GainShapeKMeans", "iteration") > 2
+    assert bar.count("GainShapeKMeans", "fit") == 2
     assert (bar.owners[-1], bar.names[-1]) == ("ImageFeatures", "fit")

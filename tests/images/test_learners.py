@@ -9,7 +9,7 @@ from sklearn.decomposition import PCA, FastICA, MiniBatchDictionaryLearning
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.preprocessing import StandardScaler
 
-from clusterica.cluster import CosineKMeans, KMeans, SphericalKMeans
+from clusterica.cluster import CosineKMeans, GainShapeKMeans, KMeans
 from clusterica.ica import (
     RICA,
     DiscriminativeKernelRICA,
@@ -25,7 +25,7 @@ from clusterica.preprocessing import ContrastNormalizer, Whitener
 LEARNERS = [
     "spherical-k-means",
     "patches",
-    SphericalKMeans(max_iter=3),
+    GainShapeKMeans(max_iter=3),
     KMeans(max_iter=3),
     CosineKMeans(max_iter=3),
     SklearnKMeans(n_init=1, max_iter=5),
@@ -62,11 +62,11 @@ def test_learners(images, slow_features, learner):
 
 def test_filters_are_learned_from_normalised_and_whitened_patches(images):
     """The steps by hand, on the patches of the same seed."""
-    model = small(learner=SphericalKMeans(random_state=3)).fit(images)
+    model = small(learner=GainShapeKMeans(random_state=3)).fit(images)
     patches = sample_patches(images, 400, patch_size=4, random_state=0)
     normalized = ContrastNormalizer().fit_transform(patches)
     white = Whitener(eps=0.1).fit_transform(normalized)
-    D = SphericalKMeans(8, random_state=3).fit(white).cluster_centers_
+    D = GainShapeKMeans(8, random_state=3).fit(white).cluster_centers_
     np.testing.assert_allclose(model.filters_, D, atol=1e-5)
     assert model.whitener_.eps_ == 0.1
     found = model.stages(patches)

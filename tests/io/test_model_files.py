@@ -20,7 +20,7 @@ from sklearn.preprocessing import StandardScaler
 
 import clusterica
 from clusterica.arrays import to_host
-from clusterica.cluster import CosineKMeans, DensityClusterer, KMeans, SphericalKMeans
+from clusterica.cluster import CosineKMeans, DensityClusterer, GainShapeKMeans, KMeans
 from clusterica.encoders import (
     HardEncoder,
     KernelSparseEncoder,
@@ -58,7 +58,7 @@ MODELS = {
     "ContrastNormalizer": ContrastNormalizer(eps=0.1),
     "Whitener": Whitener("pca", eps="1%"),
     "KMeans": KMeans(3, random_state=0),
-    "SphericalKMeans": SphericalKMeans(6, random_state=np.random.default_rng(0)),
+    "GainShapeKMeans": GainShapeKMeans(6, random_state=np.random.default_rng(0)),
     "CosineKMeans": CosineKMeans(random_state=np.random.RandomState(0)),
     "ClusterICA": ClusterICA(
         refine=LogCosh(), random_state=0, clusterer=sklearn.cluster.KMeans(n_init=1)

@@ -1,8 +1,9 @@
-"""Clusterers: the K-means family, one Lloyd engine with three rules, and the valleys of a density."""
+"""Clusterers: the K-means family, one Lloyd engine with four rules, and the valleys of a density."""
 
 from clusterica.cluster._cosine import CosineKMeans
 from clusterica.cluster._density import DensityClusterer
+from clusterica.cluster._gain_shape import GainShapeKMeans
 from clusterica.cluster._kmeans import KMeans
 from clusterica.cluster._spherical import SphericalKMeans
 
-__all__ = ["CosineKMeans", "DensityClusterer", "KMeans", "SphericalKMeans"]
+__all__ = ["CosineKMeans", "DensityClusterer", "GainShapeKMeans", "KMeans", "SphericalKMeans"]

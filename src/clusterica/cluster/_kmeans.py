@@ -71,7 +71,7 @@ class KMeans(BaseKMeans):
 
     See Also
     --------
-    SphericalKMeans : Centres of unit length, for features and for text.
+    GainShapeKMeans : Centres of unit length, for features and for text.
     CosineKMeans : Antipodal pairs of unit centres, for independent sources.
 
     Examples

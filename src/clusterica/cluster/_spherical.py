@@ -1,54 +1,42 @@
-"""Spherical K-means: centres of unit length, with a gain (Coates & Ng 2012) or without (text)."""
+"""Spherical K-means: maximise ``sum_i cos(x_i, c_j(i))`` over unit centres c, for text and embeddings."""
 
 from __future__ import annotations
 
-from numbers import Real
-from typing import Any, ClassVar
+from typing import Any
 
 from clusterica.arrays import map_rows
 from clusterica.arrays._namespace import Array
-from clusterica.arrays._sklearn import Interval
 from clusterica.cluster._base import BaseKMeans
-from clusterica.ops.assign import cosines, scores
+from clusterica.ops.assign import cosines
 from clusterica.ops.rules import Rule
 
 
 class SphericalKMeans(BaseKMeans):
-    r"""Spherical K-means, with or without a sign and a gain.
+    r"""Spherical K-means by cosine, for text and embeddings [1]_.
 
-    With ``signed=True`` it is gain-shape vector quantisation, equation (1) of [1]_: every row is
-    explained by one unit vector times a gain of either sign,
+    Rows count by their direction only. The centre with the largest cosine wins,
 
     .. math::
-        \min_{D, s} \sum_i \|x_i - s_i d_{j(i)}\|^2, \qquad
-        j(i) = \arg\max_j |d_j^\top x_i|, \quad s_i = d_{j(i)}^\top x_i,
+        \max_C \sum_i \max_j \frac{c_j^\top x_i}{\|x_i\|}, \qquad \|c_j\| = 1,
 
-    with the damped update :math:`d_j \leftarrow \sum_{i \in j} s_i x_i + \lambda d_j`, scaled to unit
-    length. On white data the vectors point along sparse directions, as the filters of ICA do.
-
-    With ``signed=False`` it is the classical spherical K-means for text and embeddings [2]_: rows are
-    scaled to unit length, the centre with the largest cosine wins, and a centre is the direction of
-    the sum of its rows. Dense and CSR input.
+    and a centre is the direction of the sum of its rows, each scaled to unit length. Dense and CSR input.
+    The K-means of Coates & Ng for image patches, which they call spherical too, gives a row and its
+    negative to the same cluster: it is :class:`~clusterica.cluster.GainShapeKMeans`.
 
     Parameters
     ----------
     n_clusters : int, default=8
         Number of clusters.
-    signed : bool, default=True
-        Whether a row may belong to a centre with a negative gain, and counts by its length.
     init : {"gaussian", "orthonormal", "orthogonal", "k-means++", "rows"}, array or callable, \
-            default="gaussian"
-        Where the centres start: random directions, random orthonormal axes (of both signs if not
-        signed), such axes after they were turned towards the sparse directions of the data, rows
-        chosen far apart, rows at random, the centres themselves, or a function called as
-        ``init(X, n_clusters, random_state)``. Beyond the number of axes the rest is scattered.
-        For text, "k-means++" or "rows" is the better choice.
-    damping : float, default=1.0
-        Weight of the old centre in an update; it keeps small clusters from jumping about.
+            default="k-means++"
+        Where the centres start: random directions, random orthonormal axes of both signs, such axes after
+        they were turned towards the sparse directions of the data, rows chosen far apart, rows at random,
+        the centres themselves, or a function called as ``init(X, n_clusters, random_state)``. Beyond the
+        number of axes the rest is scattered.
     n_init : int, default=1
         Number of starts (one if the centres are given), of which the one with the smallest inertia is kept.
     max_iter : int, default=100
-        Most iterations of a start; ten are often enough [1]_.
+        Most iterations of a start.
     tol : float, default=1e-4
         A start ends when an iteration changes neither the inertia nor (in squared length) the centres
         by more than this, relative to their size.
@@ -75,7 +63,7 @@ class SphericalKMeans(BaseKMeans):
     counts_ : array of shape (n_clusters,)
         Number of rows, or total weight, of every cluster.
     inertia_ : float
-        Sum of squared errors :math:`\|x_i - s_i d_j\|^2`; if not signed, sum of one minus cosine.
+        Sum of one minus cosine.
     objective_history_ : ndarray of shape (n_iter_ + 1,)
         Inertia before every iteration, and at the end (not the latter if not compute_labels).
     n_iter_ : int
@@ -85,40 +73,34 @@ class SphericalKMeans(BaseKMeans):
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of the features, where X has them.
 
+    See Also
+    --------
+    GainShapeKMeans : Signed gains, for image patches.
+
     Notes
     -----
     A row of zeros has no direction. It moves no centre and adds nothing to the inertia; its label is 0,
-    since ties go to the first centre. Flat image patches are such rows after contrast normalisation.
+    since ties go to the first centre.
 
     References
     ----------
-    .. [1] A. Coates and A. Y. Ng, "Learning feature representations with K-means", 2012.
-    .. [2] I. S. Dhillon and D. S. Modha, "Concept decompositions for large sparse text data using
+    .. [1] I. S. Dhillon and D. S. Modha, "Concept decompositions for large sparse text data using
        clustering", 2001.
 
     Examples
     --------
     >>> import numpy as np
     >>> from clusterica.cluster import SphericalKMeans
-    >>> X = np.random.default_rng(0).laplace(size=(10_000, 2))
-    >>> D = SphericalKMeans(n_clusters=2, random_state=0).fit(X).cluster_centers_
-    >>> np.sort(np.abs(D).max(axis=1)).round(2)  # both lie on an axis
-    array([1., 1.])
+    >>> X = np.array([[1.0, 0.0], [9.0, 0.5], [0.0, 2.0], [-0.1, 1.0]])
+    >>> SphericalKMeans(n_clusters=2, random_state=0).fit_predict(X).tolist() in ([0, 0, 1, 1], [1, 1, 0, 0])
+    True
     """
-
-    _parameter_constraints: ClassVar[dict] = {
-        **BaseKMeans._parameter_constraints,
-        "signed": ["boolean"],
-        "damping": [Interval(Real, 0, None, closed="left")],
-    }
 
     def __init__(
         self,
         n_clusters: int = 8,
         *,
-        signed: bool = True,
-        init: Any = "gaussian",
-        damping: float = 1.0,
+        init: Any = "k-means++",
         n_init: int = 1,
         max_iter: int = 100,
         tol: float = 1e-4,
@@ -129,9 +111,7 @@ class SphericalKMeans(BaseKMeans):
         random_state: Any = None,
     ) -> None:
         self.n_clusters = n_clusters
-        self.signed = signed
         self.init = init
-        self.damping = damping
         self.n_init = n_init
         self.max_iter = max_iter
         self.tol = tol
@@ -141,12 +121,10 @@ class SphericalKMeans(BaseKMeans):
         self.compute_labels = compute_labels
         self.random_state = random_state
 
-    @property
-    def _rule(self) -> Rule:
-        return Rule.GAIN_SHAPE if self.signed else Rule.DIRECTION
+    _rule = Rule.DIRECTION
 
     def _rule_settings(self) -> dict[str, Any]:
-        return {"damping": self.damping}
+        return {"damping": 0.0}
 
     def transform(self, X: Any) -> Array:
         """Return the response of every centre to every row.
@@ -159,8 +137,8 @@ class SphericalKMeans(BaseKMeans):
         Returns
         -------
         responses : array of shape (n_samples, n_clusters)
-            Inner products if signed, cosines if not.
+            Cosines.
         """
         rows, C, _ = self._for_new_rows(X)
         row_bytes = 2 * C.shape[0] * rows.dtype.itemsize
-        return map_rows(scores if self.signed else cosines, rows, C, row_bytes=row_bytes)
+        return map_rows(cosines, rows, C, row_bytes=row_bytes)

@@ -125,7 +125,7 @@ class OMPEncoder(BaseEncoder):
 
     solved greedily: the atom that points most in the direction of what is left of the row is added,
     and all codes are fitted anew by least squares. With one atom it is the code of
-    :class:`clusterica.cluster.SphericalKMeans`, equation (1) of [1]_.
+    :class:`clusterica.cluster.GainShapeKMeans`, equation (1) of [1]_.
 
     Parameters
     ----------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from clusterica.arrays import Rows, to_host
-from clusterica.cluster import SphericalKMeans
+from clusterica.cluster import GainShapeKMeans
 from clusterica.ica._labels import Labels
 from clusterica.ops.linalg import unit_rows
 
@@ -57,7 +57,7 @@ def _directions(
     sample = rows.take(np.sort(rng.choice(part, size=size, replace=False)))
     sample = sample - mean.astype(sample.dtype)
     seed = int(rng.integers(2**31))
-    model = SphericalKMeans(k, max_iter=_STEPS, tol=0.0, compute_labels=False, random_state=seed)
+    model = GainShapeKMeans(k, max_iter=_STEPS, tol=0.0, compute_labels=False, random_state=seed)
     # Where the rows are worked on, so that a GPU clusters them too.
     centers = model.fit(rows.place(sample)).cluster_centers_
     W = to_host(centers).astype(np.float64)

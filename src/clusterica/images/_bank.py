@@ -12,7 +12,7 @@ from sklearn.utils import get_tags
 
 from clusterica.arrays import namespace_of, to_host
 from clusterica.arrays._namespace import Array, to_like
-from clusterica.cluster import SphericalKMeans
+from clusterica.cluster import GainShapeKMeans
 from clusterica.cluster._sizes import cluster_sizes, near_empty
 from clusterica.ica._learned import learned_vectors
 from clusterica.images._sampling import Sample
@@ -67,7 +67,7 @@ def make_learner(learner: Any, n_filters: int, rng: np.random.Generator) -> Any:
             )
         if learner == "patches":
             return None
-        learner = SphericalKMeans(max_iter=20, compute_labels=False)
+        learner = GainShapeKMeans(max_iter=20, compute_labels=False)
     if isinstance(learner, type) or not hasattr(learner, "fit"):
         raise TypeError(f"learner={learner!r} must be one of {LEARNERS}, or an estimator with fit")
     learner = clone(learner)

@@ -72,7 +72,7 @@ class ImageFeatures(
         Second step: by default a :class:`~clusterica.preprocessing.Whitener` with the constants of
         [1]_, 0.1 up to 8 x 8 pixels and 0.01 from 16 x 16 on, between them interpolated.
     learner : {"spherical-k-means", "patches"} or estimator, default="spherical-k-means"
-        What learns the filters: 20 iterations of :class:`~clusterica.cluster.SphericalKMeans`, or any
+        What learns the filters: 20 iterations of :class:`~clusterica.cluster.GainShapeKMeans`, or any
         estimator with ``cluster_centers_`` or ``components_``, of this library or of scikit-learn.
         "patches" takes random whitened patches of unit length as they are.
     encoder : str or encoder, default="soft-threshold"

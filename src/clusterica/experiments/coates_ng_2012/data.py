@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from clusterica.arrays import to_host
-from clusterica.cluster import SphericalKMeans
+from clusterica.cluster import GainShapeKMeans
 from clusterica.datasets import make_sparse_images
 from clusterica.experiments._context import Context
 from clusterica.experiments._measures import nearest_cosines
@@ -186,7 +186,7 @@ def _learn(
             random_state=rng,
         )
     init = "orthogonal" if learner == "kmeans_orthogonal" else "gaussian"
-    estimator = SphericalKMeans(
+    estimator = GainShapeKMeans(
         d,
         init=init,
         max_iter=MAX_ITER,

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from clusterica.cluster import SphericalKMeans
+from clusterica.cluster import GainShapeKMeans
 from clusterica.datasets import photo_patches
 from clusterica.display import FiltersDisplay
 from clusterica.experiments._context import Context
@@ -137,7 +137,7 @@ def _learn_both(ctx: Context, settings: dict[str, Any]) -> tuple[Learned, Learne
 
 def _learn(ctx: Context, X: np.ndarray, fresh: np.ndarray, settings: dict[str, Any]) -> Learned:
     """Cluster patches and measure the centroids."""
-    estimator = SphericalKMeans(
+    estimator = GainShapeKMeans(
         settings["n_clusters"], max_iter=settings["max_iter"], random_state=ctx.seed
     )
     centers = ctx.watch(estimator).fit(X).cluster_centers_

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from clusterica.cluster import CosineKMeans, SphericalKMeans
+from clusterica.cluster import CosineKMeans, GainShapeKMeans
 from clusterica.datasets import make_sparse_sources
 from clusterica.display import CentersDisplay
 from clusterica.experiments._context import Context
@@ -41,7 +41,7 @@ class Case(NamedTuple):
 CASES = (
     Case(
         "spherical_laplace",
-        "SphericalKMeans",
+        "GainShapeKMeans",
         "Laplace",
         "centroids “point in the directions of the tails” (Coates & Ng, fig. 2)",
         2,
@@ -53,7 +53,7 @@ CASES = (
         "centroids lie on the axes (Vinnikov & Shalev-Shwartz, fig. 1)",
         4,
     ),
-    Case("spherical_gaussian", "SphericalKMeans", "Gaussian", "not in the papers", 2),
+    Case("spherical_gaussian", "GainShapeKMeans", "Gaussian", "not in the papers", 2),
 )
 
 
@@ -157,7 +157,7 @@ def _draw(case: Case, *, n_samples: int, seed: list[int]) -> Draw:
     if case.learner == "CosineKMeans":
         estimator: Any = CosineKMeans(case.n_clusters, random_state=random_state)
     else:
-        estimator = SphericalKMeans(case.n_clusters, random_state=random_state)
+        estimator = GainShapeKMeans(case.n_clusters, random_state=random_state)
     return Draw(X, A.T, estimator.fit(X))
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from clusterica.arrays import to_host
-from clusterica.cluster import SphericalKMeans
+from clusterica.cluster import GainShapeKMeans
 from clusterica.datasets import make_sparse_images
 from clusterica.experiments._context import Context
 from clusterica.experiments._measures import match_columns, nearest_cosines
@@ -153,7 +153,7 @@ def _centers(ctx: Context, Y: Any, start: str, settings: dict[str, Any]) -> np.n
 
 def _clusterer(ctx: Context, init: Any, settings: dict[str, Any]) -> Any:
     return ctx.watch(
-        SphericalKMeans(
+        GainShapeKMeans(
             settings["n_clusters"],
             init=init,
             max_iter=settings["max_iter"],

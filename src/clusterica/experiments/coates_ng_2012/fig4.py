@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from clusterica.arrays import to_host
-from clusterica.cluster import SphericalKMeans
+from clusterica.cluster import GainShapeKMeans
 from clusterica.experiments._context import Context
 from clusterica.experiments._measures import excess_kurtosis
 from clusterica.experiments._panels import side_by_side
@@ -234,7 +234,7 @@ def _filters(
     counts = (settings["n_patches"], settings["n_fresh"])
     X, fresh = _white(ctx, source, settings["patch_size"], counts, rng)
     k, coding = settings["n_clusters"], settings["sparse_coding"]
-    kmeans = SphericalKMeans(k, max_iter=MAX_ITER, compute_labels=False, random_state=ctx.seed)
+    kmeans = GainShapeKMeans(k, max_iter=MAX_ITER, compute_labels=False, random_state=ctx.seed)
     few = to_host(X[: coding["n_patches"]])
     filters = {
         "centroid": to_host(ctx.watch(kmeans).fit(X).cluster_centers_),
@@ -259,7 +259,7 @@ def _crowd(ctx: Context, source: PatchSource, size: int, settings: dict[str, Any
     counts = (settings["n_of_each_size"],)
     (X,) = _white(ctx, source, size, counts, rng, n_whitening=settings["n_whitening"])
     k = settings["n_clusters"]
-    kmeans = ctx.watch(SphericalKMeans(k, max_iter=MAX_ITER, random_state=ctx.seed)).fit(X)
+    kmeans = ctx.watch(GainShapeKMeans(k, max_iter=MAX_ITER, random_state=ctx.seed)).fit(X)
     gains = _gains(X, kmeans)
     labels, n_patches = to_host(kmeans.labels_), to_host(kmeans.counts_)
     second, fourth = (np.bincount(labels, gains**p, minlength=k) for p in (2, 4))

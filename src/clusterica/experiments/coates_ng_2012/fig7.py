@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from clusterica.arrays import to_host
-from clusterica.cluster import SphericalKMeans
+from clusterica.cluster import GainShapeKMeans
 from clusterica.experiments._context import Context
 from clusterica.experiments._measures import excess_kurtosis
 from clusterica.experiments._patches import PatchSource
@@ -170,7 +170,7 @@ def _learn(
     rows = place(ctx, X)
     whitener = Whitener(eps=settings["whitening_eps"]).fit(rows)
     Y = whitener.transform(rows)
-    estimator = SphericalKMeans(
+    estimator = GainShapeKMeans(
         n_clusters or settings["n_clusters"],
         max_iter=MAX_ITER,
         compute_labels=False,

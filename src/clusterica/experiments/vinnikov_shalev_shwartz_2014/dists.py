@@ -88,7 +88,6 @@ LEARNERS = {
         "directions",
         lambda k, seed: SphericalKMeans(
             k,
-            signed=False,
             init="orthogonal",
             tol=1e-6,
             compute_labels=False,

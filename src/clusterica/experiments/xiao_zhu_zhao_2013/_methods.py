@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from sklearn.exceptions import ConvergenceWarning
 
-from clusterica.cluster import SphericalKMeans
+from clusterica.cluster import GainShapeKMeans
 from clusterica.encoders import SoftThresholdEncoder
 from clusterica.experiments._recognition import POOLINGS, percent
 from clusterica.ica import (
@@ -113,7 +113,7 @@ def make_learner(name: str, setting: Setting) -> Any:
         "pooling": "2d" if setting.pooled else None,
     }
     if name == "K-means":
-        return SphericalKMeans(max_iter=20, compute_labels=False)
+        return GainShapeKMeans(max_iter=20, compute_labels=False)
     if name == "RICA":
         return RICA(**linear, **weights)
     if name in ("DRICA", "d-RICA"):
