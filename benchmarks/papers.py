@@ -73,7 +73,10 @@ def provenance(record: dict[str, Any]) -> str:
     """Return the sentence that says where a result comes from."""
     if "made" not in record:
         return UNTRACED
-    stamps = _stamps(record)
+    stamps = [stamp for stamp in _stamps(record) if "untraced" not in stamp]
+    older = _made_of(_stamps(record), "untraced")
+    if not stamps:
+        return _text(f"Values are {older[0]}: it does not say their commit.")
     commits = _commits(record)
     changed = any(stamp["uncommitted_changes"] for stamp in stamps)
     seconds = sum(stamp["seconds"] for stamp in stamps)
@@ -83,10 +86,11 @@ def provenance(record: dict[str, Any]) -> str:
     name = "Commit" if len(commits) < 2 else "Commits"
     days = sorted({stamp["started"][:10] for stamp in stamps})
     when = " to ".join(dict.fromkeys((days[0], days[-1])))
-    return _text(
+    said = (
         f"{name} {where}{' with uncommitted changes' if changed else ''}; seed {record['made']['seed']}; "
         f"{', '.join(_made(record, 'device'))}; {took}{parts}; {when}."
     )
+    return _text(said + (f" Other parts are {older[0]}." if older else ""))
 
 
 def _stamps(record: dict[str, Any]) -> list[dict[str, Any]]:
@@ -97,7 +101,11 @@ def _stamps(record: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _made(record: dict[str, Any], key: str) -> list[str]:
     """Return what the parts say under a key, each once."""
-    return _once(stamp[key] for stamp in _stamps(record)) if "made" in record else []
+    return _made_of(_stamps(record), key) if "made" in record else []
+
+
+def _made_of(stamps: list[dict[str, Any]], key: str) -> list[str]:
+    return _once(stamp.get(key) for stamp in stamps)
 
 
 def _commits(record: dict[str, Any]) -> list[str]:

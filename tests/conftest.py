@@ -1,7 +1,10 @@
-"""What all tests share: hypothesis settings, array libraries, and a clean configuration."""
+"""What all tests share: fresh draws that can be repeated, array libraries, and a clean configuration."""
 
+import itertools
 import os
+import secrets
 import sys
+import zlib
 
 import numpy as np
 import pytest
@@ -16,6 +19,46 @@ from clusterica.ica import Pull
 repeatable = "CI" in os.environ
 settings.register_profile("clusterica", derandomize=repeatable, deadline=None, max_examples=50)
 settings.load_profile("clusterica")
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--fresh-seed", type=int, help="seed of generators without one, to repeat a run of the tests"
+    )
+
+
+def pytest_configure(config):
+    if hasattr(config, "workerinput"):  # of pytest-xdist, which chose it once for all workers
+        config.fresh_seed = config.workerinput["fresh_seed"]
+    else:
+        given = config.getoption("--fresh-seed")
+        config.fresh_seed = secrets.randbits(32) if given is None else given
+
+
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
+def pytest_configure_node(node):
+    node.workerinput["fresh_seed"] = node.config.fresh_seed
+
+
+def pytest_report_header(config):
+    return f"fresh draws: repeat them with --fresh-seed={config.fresh_seed}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    """Seed ``default_rng()`` by the run and the test, so that fresh draws can be repeated."""
+    test, original, count = zlib.crc32(item.nodeid.encode()), np.random.default_rng, itertools.count()
+
+    def default_rng(seed=None):
+        if seed is None:
+            seed = [item.config.fresh_seed, test, next(count)]
+        return original(seed)
+
+    np.random.default_rng = default_rng
+    try:
+        return (yield)
+    finally:
+        np.random.default_rng = original
 
 
 @pytest.fixture
