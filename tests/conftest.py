@@ -23,7 +23,9 @@ settings.load_profile("clusterica")
 
 def pytest_addoption(parser):
     parser.addoption(
-        "--fresh-seed", type=int, help="seed of generators without one, to repeat a run of the tests"
+        "--fresh-seed",
+        type=int,
+        help="seed of generators without one, to repeat a run of the tests",
     )
 
 
@@ -47,7 +49,11 @@ def pytest_report_header(config):
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item):
     """Seed ``default_rng()`` by the run and the test, so that fresh draws can be repeated."""
-    test, original, count = zlib.crc32(item.nodeid.encode()), np.random.default_rng, itertools.count()
+    test, original, count = (
+        zlib.crc32(item.nodeid.encode()),
+        np.random.default_rng,
+        itertools.count(),
+    )
 
     def default_rng(seed=None):
         if seed is None:

@@ -1,6 +1,8 @@
 """Features from unlabeled data, by the methods in which clustering and ICA are two sides of one thing."""
 
+from importlib import import_module as _import_module
 from importlib.metadata import version as _version
+from typing import Any as _Any
 
 from clusterica.arrays import config_context, get_config, set_config
 from clusterica.io import load, save
@@ -8,3 +10,28 @@ from clusterica.io import load, save
 __version__ = _version("clusterica")
 
 __all__ = ["__version__", "config_context", "get_config", "load", "save", "set_config"]
+
+_SUBMODULES = (
+    "cluster",
+    "datasets",
+    "display",
+    "encoders",
+    "experiments",
+    "ica",
+    "images",
+    "linear",
+    "metrics",
+    "preprocessing",
+    "report",
+)
+
+
+def __getattr__(name: str) -> _Any:
+    # Imported at first use, so that `import clusterica` stays fast.
+    if name in _SUBMODULES:
+        return _import_module(f"clusterica.{name}")
+    raise AttributeError(f"module 'clusterica' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_SUBMODULES})

@@ -41,3 +41,13 @@ def test_nothing_optional_is_imported():
 def test_nothing_optional_is_needed():
     outcome = run(BLOCK.format(names=OPTIONAL) + USE)
     assert outcome.returncode == 0, outcome.stderr
+
+
+def test_submodules_are_there_at_first_use():
+    code = (
+        "import sys, clusterica; assert 'clusterica.images' not in sys.modules; "
+        "clusterica.cluster.KMeans, clusterica.images.ImageFeatures; assert 'ica' in dir(clusterica)"
+    )
+    assert run(code).returncode == 0
+    outcome = run("import clusterica; clusterica.nothing")
+    assert "module 'clusterica' has no attribute 'nothing'" in outcome.stderr

@@ -20,7 +20,13 @@ from sklearn.preprocessing import StandardScaler
 
 import clusterica
 from clusterica.arrays import to_host
-from clusterica.cluster import CosineKMeans, DensityClusterer, GainShapeKMeans, KMeans
+from clusterica.cluster import (
+    CosineKMeans,
+    DensityClusterer,
+    GainShapeKMeans,
+    KMeans,
+    SphericalKMeans,
+)
 from clusterica.encoders import (
     HardEncoder,
     KernelSparseEncoder,
@@ -59,6 +65,7 @@ MODELS = {
     "Whitener": Whitener("pca", eps="1%"),
     "KMeans": KMeans(3, random_state=0),
     "GainShapeKMeans": GainShapeKMeans(6, random_state=np.random.default_rng(0)),
+    "SphericalKMeans": SphericalKMeans(6, random_state=0),
     "CosineKMeans": CosineKMeans(random_state=np.random.RandomState(0)),
     "ClusterICA": ClusterICA(
         refine=LogCosh(), random_state=0, clusterer=sklearn.cluster.KMeans(n_init=1)

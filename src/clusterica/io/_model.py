@@ -6,8 +6,7 @@ Nothing in it is code: opening one builds estimators of clusterica and scikit-le
 from __future__ import annotations
 
 import json
-import os
-import tempfile
+import secrets
 import warnings
 from pathlib import Path
 from typing import Any
@@ -79,23 +78,16 @@ def save(model: BaseEstimator, path: str | Path) -> Path:
             else f"needs the folder {path.parent}, which is not there"
         )
         raise OSError(f"{path} {what}; give the name of a file in a folder that exists")
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    # Not a file of tempfile: those are closed to other users, as the model need not be.
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with temporary.open("xb") as file:
             file.write(content)
-        Path(temporary).chmod(_mode_of_files())
-        os.replace(temporary, path)
+        temporary.replace(path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
     return path
-
-
-def _mode_of_files() -> int:
-    """Return the permissions that new files have; those of a temporary file leave others out."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask
 
 
 def load(path: str | Path, *, device: str | None = None) -> Any:
