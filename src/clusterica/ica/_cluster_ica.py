@@ -129,7 +129,7 @@ class ClusterICA(
         copies of a source, and a rotation of the white rows is returned in its place.
     objective_history_ : ndarray of shape (n_iter_ + 1,)
         Minus the mean log-likelihood, up to a constant, at the start and after every step; empty without
-        refine, and where n_iter_ is 0.
+        refine, and where ``n_iter_`` is 0.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)

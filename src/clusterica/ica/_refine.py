@@ -2,9 +2,8 @@
 
 1. A rotation of a sample of white rows, from the directions of the clusters (``_rotation``).
 2. A law for every source, fitted to it on all rows, and the maximum of the likelihood (``_likelihood``).
-3. If that ends with copies of a source, as it may where a law has no variance, the rotation of all rows
-instead,
-   whose sources are uncorrelated.
+3. If that ends with copies of a source, as it may where a law has no variance, the rotation of all rows in
+   its place, whose sources are uncorrelated.
 """
 
 from __future__ import annotations
