@@ -40,8 +40,8 @@ for ax, rows, arrows, title in (
 plt.show()
 
 # %%
-# The columns are right up to scale, sign and order. The Amari distance, which knows no scale and no
-# order, tells how near; a few steps on the likelihood bring it down.
+# The columns are right up to scale, sign and order. The Amari distance, which does not depend on scale and
+# order, measures how near they are; a few iterations on the likelihood bring it down.
 
 refined = ClusterICA(random_state=0).fit(X)
 for name, model in (("clusters", ica), ("refined", refined)):

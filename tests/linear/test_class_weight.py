@@ -159,7 +159,9 @@ def test_classes_of_weight_zero(words):
     found = RidgeHead(1.0, class_weight={"b": 0.0}).fit(X, y)
     two = RidgeHead(1.0).fit(X[y != "b"], y[y != "b"])
     np.testing.assert_allclose(found.coef_[2] - found.coef_[0], 2 * two.coef_[0], atol=1e-6)
-    with pytest.raises(ValueError, match="at least two classes in y, and every row that counts"):
+    with pytest.raises(
+        ValueError, match="at least two classes in y, and rows with a positive weight"
+    ):
         RidgeHead(1.0, class_weight={"b": 0.0, "a": 0.0}).fit(X, y)
 
 

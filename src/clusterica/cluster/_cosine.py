@@ -46,7 +46,8 @@ class CosineKMeans(BaseKMeans):
     n_init : int, default=1
         Number of starts (one if the centres are given), of which the one with the largest objective is kept.
     max_iter : int, default=300
-        Most iterations of a start: passes over the data. The orthogonal start may take as many first.
+        Maximum number of iterations (passes over the data) of a start. The orthogonal start may take as many
+        before.
     tol : float, default=1e-7
         A start ends when an iteration changes neither the objective nor (in squared length) the centres
         by more than this, relative to their size.

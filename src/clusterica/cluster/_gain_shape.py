@@ -43,7 +43,7 @@ class GainShapeKMeans(BaseKMeans):
     n_init : int, default=1
         Number of starts (one if the centres are given), of which the one with the smallest inertia is kept.
     max_iter : int, default=100
-        Most iterations of a start; ten are often enough [1]_.
+        Maximum number of iterations of a start; ten are often enough [1]_.
     tol : float, default=1e-4
         A start ends when an iteration changes neither the inertia nor (in squared length) the centres
         by more than this, relative to their size.

@@ -32,7 +32,7 @@ class KMeans(BaseKMeans):
     n_init : int, default=1
         Number of starts (one if the centres are given), of which the one with the smallest inertia is kept.
     max_iter : int, default=300
-        Most iterations of a start: passes over the data.
+        Maximum number of iterations (passes over the data) of a start.
     tol : float, default=1e-4
         A start ends when an iteration changes neither the inertia nor (in squared length) the centres
         by more than this, relative to their size.

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from clusterica import __version__
 from clusterica.experiments._context import Context
@@ -18,26 +18,36 @@ from clusterica.experiments._context import Context
 _LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba")
 
 
-def provenance(ctx: Context, *, started: datetime, seconds: float) -> dict[str, Any]:
+class Commit(NamedTuple):
+    """The commit of this code, and whether files of the package have changed since; None if not known."""
+
+    name: str | None
+    changed: bool | None
+
+
+def provenance(
+    ctx: Context, commit: Commit, *, started: datetime, seconds: float
+) -> dict[str, Any]:
     """Return what a reader needs to make a result again.
 
     Parameters
     ----------
     ctx : Context
         The run.
+    commit : Commit
+        The commit of the code when the run began: the checkout may change while it runs.
     started : datetime
         When it began.
     seconds : float
         How long it took.
     """
-    commit, changed = source_commit()
     versions = {"clusterica": __version__, "python": platform.python_version()}
     versions |= {name: version(name) for name in _LIBRARIES}
     if "torch" in sys.modules:
         versions["torch"] = version("torch")
     return {
-        "commit": commit,
-        "uncommitted_changes": changed,
+        "commit": commit.name,
+        "uncommitted_changes": commit.changed,
         "versions": versions,
         "seed": ctx.seed,
         "device": device_name(ctx),
@@ -46,20 +56,22 @@ def provenance(ctx: Context, *, started: datetime, seconds: float) -> dict[str, 
     }
 
 
-def source_commit() -> tuple[str | None, bool | None]:
-    """Return the commit of this code, and whether files of the package have changed since.
+def source_commit() -> Commit:
+    """Return the commit of this code.
 
-    A checkout asks git; an installed wheel has the commit that it was built from in a file. (None, None)
-    where neither is there.
+    A checkout asks git; an installed wheel has the commit that it was built from in a file.
     """
     package = Path(__file__).parent.parent
     try:
         # Not any repository that the environment happens to lie in: it must hold this file.
         _git(package, "ls-files", "--error-unmatch", __file__)
-        return _git(package, "rev-parse", "HEAD"), bool(_git(package, "status", "--short", "."))
+        changed = bool(_git(package, "status", "--short", "."))
+        return Commit(_git(package, "rev-parse", "HEAD"), changed)
     except (OSError, subprocess.CalledProcessError):
         built_from = files("clusterica") / "_commit.txt"
-        return (built_from.read_text().strip(), False) if built_from.is_file() else (None, None)
+        if built_from.is_file():
+            return Commit(built_from.read_text().strip(), False)
+        return Commit(None, None)
 
 
 def device_name(ctx: Context) -> str:

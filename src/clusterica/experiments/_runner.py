@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from clusterica.display import check_matplotlib
 from clusterica.experiments._context import Context, Progress
 from clusterica.experiments._parts import PartStore, write_json
-from clusterica.experiments._provenance import provenance
+from clusterica.experiments._provenance import Commit, provenance, source_commit
 from clusterica.experiments._registry import Experiment, find
 from clusterica.experiments._result import Picture, Result
 from clusterica.report import png_bytes
@@ -101,7 +101,7 @@ def run(
         data=None if data is None else Path(data),
         device=device,
     )
-    stamp = partial(_stamp, context)
+    stamp = partial(_stamp, context, source_commit())
     store = PartStore(chosen.name, folder, stamp, tuple(rows), fresh)
 
     started, start = datetime.now(UTC), time.perf_counter()
@@ -134,8 +134,8 @@ def run(
     return Outcome(chosen, result, quick, seconds, json_path, pictures, values)
 
 
-def _stamp(ctx: Context, started: datetime, seconds: float) -> dict[str, Any]:
-    return provenance(ctx, started=started, seconds=seconds)
+def _stamp(ctx: Context, commit: Commit, started: datetime, seconds: float) -> dict[str, Any]:
+    return provenance(ctx, commit, started=started, seconds=seconds)
 
 
 def _write_picture(picture: Picture, name: str, folder: Path) -> Path:

@@ -96,7 +96,7 @@ class ClusterICA(
         start, None is half of them, within 100 and 400 for each component, of which ten are counted at
         least. Without it, None is all rows.
     max_iter : int, default=500
-        Most steps of refine.
+        Maximum number of iterations of refine.
     random_state : int, RandomState, Generator or None, default=None
         Seed of all random draws, the same on every device.
 

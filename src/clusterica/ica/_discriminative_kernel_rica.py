@@ -55,7 +55,7 @@ class DiscriminativeKernelRICA(BaseKernelRICA):
     optimizer : {"auto", "fixed-point", "lbfgs"}, default="auto"
         As in :class:`KernelRICA`.
     max_iter : int, default=200
-        Most steps.
+        Maximum number of iterations.
     tol : float, default=1e-5
         Convergence: the relative change of the objective, and of the squared length of W, in a step.
     random_state : int, RandomState, Generator or None, default=None

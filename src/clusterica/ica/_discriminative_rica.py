@@ -57,7 +57,7 @@ class DiscriminativeRICA(BaseRICA):
     init : {"gaussian", "k-means"} or array-like of shape (n_components, n_features), default="gaussian"
         Where to begin, ordered by class; "k-means" clusters every class apart.
     max_iter : int, default=500
-        Most steps of L-BFGS.
+        Maximum number of iterations of L-BFGS.
     tol : float, default=1e-7
         Convergence: the relative change of the objective, and of the squared length of W, in a step.
     random_state : int, RandomState, Generator or None, default=None

@@ -42,7 +42,7 @@ def symmetric_fixed_point(
     contrast : callable
         ``y -> (G(y), G'(y), G''(y))``.
     max_iter : int
-        Most steps, each a walk over the rows.
+        Maximum number of iterations, each a walk over the rows.
     tol : float
         Ends when no direction turns by more than an angle with ``1 - cos`` of this.
     whitening, mean : ndarray of shape (n_dims, n_features) and (n_features,), optional

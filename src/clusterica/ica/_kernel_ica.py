@@ -59,7 +59,7 @@ class KernelICA(
         Measures how far a source is from Gaussian, such as ``Exponential()`` or an object of your own that
         :func:`~clusterica.ica.check_contrast` accepts. None is ``LogCosh()``.
     max_iter : int, default=200
-        Most steps of the fixed point, each a pass over the white rows.
+        Maximum number of iterations of the fixed point, each a pass over the white rows.
     tol : float, default=1e-4
         Ends the fit when no direction turns by more than an angle :math:`\theta` with
         :math:`1 - \cos\theta` of this.

@@ -1,4 +1,4 @@
-"""Kernel RICA: ``min_W mean_i |WᵀW φ(x_i) - φ(x_i)|² + λ g(k(W, x_i))``, codes ``k(w, x)`` that tell φ(x)."""
+"""Kernel RICA: ``min_W mean_i |WᵀW φ(x_i) - φ(x_i)|² + λ g(k(W, x_i))``, codes ``k(w, x)`` that reconstruct φ(x)."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class KernelRICA(BaseKernelRICA):
         Number of landmarks, for whiten only, at least n_components; None is 1000, or twice n_components if
         that is more, or all rows if there are less.
     max_iter : int, default=200
-        Most steps.
+        Maximum number of iterations.
     tol : float, default=1e-5
         Convergence: the relative change of the objective, and of the squared length of W, in a step.
     random_state : int, RandomState, Generator or None, default=None

@@ -87,7 +87,7 @@ class KernelSparseCoding(
     normalize : bool, default=True
         Whether to scale rows to unit length first. fit then refuses rows of zeros; transform lets them be.
     max_iter : int, default=100
-        Most steps of L-BFGS over the basis.
+        Maximum number of iterations of L-BFGS over the basis.
     tol : float, default=1e-4
         Ends the fit when a step changes neither the objective nor (in squared length) the basis by more than
         this, relative to their size. Codes are found to a duality gap of a tenth of it.

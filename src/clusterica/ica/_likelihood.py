@@ -72,7 +72,7 @@ def maximize_likelihood(
         Minus the log-density of all sources, with derivatives. None fits a law of its own to every source of
         the start.
     max_iter : int
-        Most steps.
+        Maximum number of iterations.
     progress : Progress, optional
         Task of which the steps are parts.
     """

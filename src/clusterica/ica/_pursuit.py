@@ -82,7 +82,7 @@ class KurtosisPursuit(
         Number of random starts for each direction. All are followed at the same time, so that a pass over
         the data serves all of them; with "abs" both ways.
     max_iter : int, default=200
-        Most passes over the data for each direction.
+        Maximum number of passes over the data for each direction.
     tol : float, default=1e-6
         A start ends when its next step would turn the direction by at most this angle, in radians.
     whitener : Whitener or None, default=None

@@ -126,7 +126,7 @@ def refine(
     contrast : callable or None
         Minus the log-density of all sources, or None to fit a law to each.
     max_iter : int
-        Most steps.
+        Maximum number of iterations.
     rng : Generator
         For what is drawn at random.
     progress : Progress

@@ -20,7 +20,7 @@ _STEP, _STEPS_TO_SLOW = 0.6, 100
 
 
 class RICA(BaseRICA):
-    r"""Sparse codes :math:`s = W x` that tell the data, as many as asked for.
+    r"""Sparse codes :math:`s = W x` that reconstruct the data, as many as asked for.
 
     Independent component analysis with a reconstruction cost [1]_ in place of orthogonal filters:
 
@@ -62,7 +62,7 @@ class RICA(BaseRICA):
         the end of the descent an overcomplete basis is as varied as its start; at the end many filters are
         copies of others.
     max_iter : int, default=500
-        Most steps of L-BFGS.
+        Maximum number of iterations of L-BFGS.
     tol : float, default=1e-7
         Convergence: the relative change of the objective, and of the squared length of W, in a step.
     random_state : int, RandomState, Generator or None, default=None

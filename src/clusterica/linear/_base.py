@@ -135,7 +135,7 @@ class LinearHead(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         return self
 
     def decision_function(self, X: Any) -> Array:
-        """Return how far rows are on the side of each class.
+        """Return the decision function of every class: positive on the side of the class.
 
         Parameters
         ----------

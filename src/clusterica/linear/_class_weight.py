@@ -33,7 +33,8 @@ def check_two_classes(name: str, classes: np.ndarray, codes: np.ndarray) -> None
     """Refuse rows of one class; the codes are those of rows with a positive weight."""
     present = np.unique(codes)
     if len(present) < 2:
-        only = f"of class {classes.tolist()[present[0]]!r}" if len(present) else "without weight"
+        only = classes.tolist()[present[0]] if len(present) else "no class"
         raise ValueError(
-            f"{name} needs at least two classes in y, and every row that counts is {only}"
+            f"{name} needs at least two classes in y, and rows with a positive weight are of class {only!r} "
+            "only"
         )

@@ -44,7 +44,7 @@ class RidgeHead(LinearHead):
     tol : float, default=1e-7
         As in :class:`LinearSVC`.
     max_iter : int, default=1000
-        Most iterations of a solve; one iteration is one pass over the rows.
+        Maximum number of iterations of a solve; one iteration is one pass over the rows.
     random_state : int, RandomState, Generator or None, default=None
         Draws the rows to hold out.
 

@@ -51,7 +51,7 @@ class LinearSVC(LinearHead):
         The fit ends when the objective of no class can fall by more than tol of itself, as measured by
         the gradient g and the curvature H learned on the way: :math:`g^\top H^{-1} g / 2`.
     max_iter : int, default=1000
-        Most iterations of a solve; one iteration is one pass over the rows.
+        Maximum number of iterations of a solve; one iteration is one pass over the rows.
     random_state : int, RandomState, Generator or None, default=None
         Draws the rows to hold out.
 

@@ -58,7 +58,7 @@ def iterate(
     start : LoopState
         Parameters to begin with; one with ``n_iter > 0`` continues an earlier loop.
     max_iter : int
-        Most steps, those before the start counted in.
+        Maximum number of iterations, those before the start counted in.
     tol : float
         The loop has converged when the relative change of the objective and that of the parameters
         are both at most tol, or when a step changes nothing.
