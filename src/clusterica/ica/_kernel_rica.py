@@ -1,4 +1,4 @@
-"""Kernel RICA: ``min_W mean_i |WᵀW φ(x_i) - φ(x_i)|² + λ g(k(W, x_i))``, codes ``k(w, x)`` that reconstruct φ(x)."""
+"""Kernel RICA: ``min_W mean_i |WᵀW φ(x_i) - φ(x_i)|² + λ g(k(W, x_i))``, with codes ``k(w, x)``."""
 
 from __future__ import annotations
 
