@@ -1,4 +1,4 @@
-"""Images x = Σ_j s_j d_j of sparse sources s; the atoms d are pixels, gratings or Gabors (P1, figure 3)."""
+"""Images x = Σ_j s_j d_j of sparse sources s; the atoms d are pixels, gratings or Gabors (Coates & Ng)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def make_sparse_images(
     r"""Draw images that are sparse mixtures of known atoms.
 
     An image is :math:`x = \sum_j s_j d_j`, where the coefficients are independent draws of a Laplace
-    law with variance one. These are the three kinds of images of P1, figure 3.
+    law with variance one. These are the three kinds of images of Coates & Ng, figure 3.
 
     Parameters
     ----------

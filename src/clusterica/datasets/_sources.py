@@ -80,7 +80,7 @@ def make_sparse_sources(
 
 
 def _laplace(rng: np.random.Generator, shape: tuple[int, int], df: float) -> np.ndarray:
-    """p(s) ∝ exp(-√2 |s|), the law of P0."""
+    """p(s) ∝ exp(-√2 |s|), the law of Vinnikov & Shalev-Shwartz."""
     return rng.laplace(scale=math.sqrt(0.5), size=shape)
 
 

@@ -175,7 +175,7 @@ class Constants(NamedTuple):
         }
 
 
-# From the values of P1 upwards: what validation chose so far lies there.
+# From the values of Coates & Ng upwards: what validation chose so far lies there.
 _CONTRASTS = (10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, 10_000.0)
 _WHITENINGS = (0.1, 0.3, 1.0)
 
@@ -206,7 +206,7 @@ POOLINGS: dict[str, dict[str, Any]] = {
     "L2 over 2 x 2": {"pooling": "l2", "grid": (2, 2)},
     "L2 over 1, 2 x 2 and 3 x 3": {"pooling": "l2", "grid": [(1, 1), (2, 2), (3, 3)]},
 }
-"""Ways to pool codes among which validation may choose, as settings of ImageFeatures; P1's first."""
+"""Ways to pool codes among which validation may choose, as settings of ImageFeatures; Coates & Ng's first."""
 
 
 def smaller(method: Any) -> Any:

@@ -63,8 +63,8 @@ class KurtosisPursuit(
         before it (deflation).
     objective : {"min", "max", "abs"}, default="min"
         Which kind of direction, whatever the contrast: the most sub-Gaussian (clusters), the most
-        super-Gaussian (sparse sources, outliers), or the one farthest from Gaussian on either side. P2 calls
-        them sub-, super- and standard ICA.
+        super-Gaussian (sparse sources, outliers), or the one farthest from Gaussian on either side. Bugrien
+        & Kent call them sub-, super- and standard ICA.
     contrast : {"kurtosis", "logcosh", "exp", "negentropy"} or callable, default="kurtosis"
         What measures it, for projections p of unit variance. Each is oriented to be negative for
         sub-Gaussian p:

@@ -36,12 +36,12 @@ class RissReport:
 
     @property
     def equivariance(self) -> float:
-        """Property 1 of P0's definition: the worst draw's distance under a rotation."""
+        """Property 1 of the definition: the worst draw's distance under a rotation."""
         return max(self.equivariances)
 
     @property
     def axis_distance(self) -> float:
-        """Property 2 of P0's definition: the worst draw's distance from the axes."""
+        """Property 2 of the definition: the worst draw's distance from the axes."""
         return max(self.axis_distances)
 
     @property

@@ -1,4 +1,4 @@
-"""Sparse coding, equation (2) of P1: min over D and s of ½ Σ |x - Dᵀ s|² + α |s|₁ with unit atoms."""
+"""Sparse coding, equation (2) of Coates & Ng: min of ½ Σ |x - Dᵀ s|² + α |s|₁ over unit atoms D and s."""
 
 from __future__ import annotations
 

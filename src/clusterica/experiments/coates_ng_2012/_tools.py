@@ -1,4 +1,4 @@
-"""What the experiments of P1 on sparse images and natural patches share: devices, panels, tiles."""
+"""What the experiments of Coates & Ng on sparse images and natural patches share: devices, panels, tiles."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ QUOTED = (
 @experiment(
     "P1-table3",
     title="STL-10, one layer",
-    paper="Coates & Ng 2012 (P1), table 3",
+    paper="Coates & Ng 2012, table 3",
     claim="One layer of 1600 filters reaches 54.5 % on STL-10, and 4800 filters do no better.",
     draws=False,
     options=("data", "device", "rows"),

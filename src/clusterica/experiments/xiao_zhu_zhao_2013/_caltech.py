@@ -1,4 +1,4 @@
-"""Images of Caltech-101 for P4, the longest side scaled; without the files, digits of scikit-learn."""
+"""Images of Caltech-101, the longest side scaled; without the files, digits of scikit-learn."""
 
 from __future__ import annotations
 

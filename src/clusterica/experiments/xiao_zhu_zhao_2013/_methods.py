@@ -1,4 +1,4 @@
-"""The methods of P4 as learners of image features: RICA, its kernel and supervised kin, KICA and KSR."""
+"""The paper's methods as learners of image features: RICA, its kernel and supervised forms, KICA and KSR."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Setting(NamedTuple):
 
     ``threshold`` is None for the method's own codes: both signs of W x, k(w, x), or the codes of the
     learner; else codes are soft thresholds of the responses of the learned basis, of both signs.
-    ``from_clusters`` starts linear methods at K-means, as P4 starts kernel methods; else at random.
-    ``pooled`` is whether the penalty of linear methods takes 3 x 3 neighbours together, as that of P4 does;
+    ``from_clusters`` starts linear methods at K-means, as the paper starts kernel methods; else at random.
+    ``pooled`` is whether the penalty of linear methods takes 3 x 3 neighbours together, as in the paper;
     else it is log cosh of every code.
     ``pooling`` is a name of `POOLINGS`.
     """

@@ -1,4 +1,4 @@
-"""STL-10 by a method of P4: features once or fold by fold, a head for every fold, scored outside it."""
+"""STL-10 by a method of the paper: features once or fold by fold, a classifier for every fold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of bases of P4's methods where the paper leaves a choice: lengths, steps, gamma, optimizer."""
+"""What becomes of bases where Xiao, Zhu & Zhao leave a choice: lengths, steps, gamma, optimizer."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Found(NamedTuple):
 @experiment(
     "P4-bases",
     title="What becomes of a basis",
-    paper="Xiao, Zhu & Zhao, kernel reconstruction ICA (P4), sections 2 to 4",
+    paper="Xiao, Zhu & Zhao 2013, sections 2 to 4",
     claim="The paper says nothing about lengths of filters, the scale of gamma, and how the descents end.",
     draws=False,
 )

@@ -1,4 +1,4 @@
-"""What eta, alpha, gamma and the number of steps do to codes of P4's methods, on scikit-learn's digits."""
+"""What eta, alpha, gamma and the number of steps do to the paper's codes, on scikit-learn's digits."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Trial(NamedTuple):
 @experiment(
     "P4-digits",
     title="What eta, alpha, gamma and steps do",
-    paper="Xiao, Zhu & Zhao, kernel reconstruction ICA (P4), sections 4 and 5",
+    paper="Xiao, Zhu & Zhao 2013, sections 4 and 5",
     claim="The discrimination term with eta of k + 1 makes codes more discriminative.",
     draws=False,
 )

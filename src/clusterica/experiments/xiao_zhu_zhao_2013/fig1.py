@@ -19,7 +19,7 @@ METHODS = ("K-means", "RICA", "DRICA", "d-RICA", "kRICA", "d-kRICA")
 @experiment(
     "P4-fig1",
     title="Accuracy over the size of the basis",
-    paper="Xiao, Zhu & Zhao, kernel reconstruction ICA (P4), figure 1",
+    paper="Xiao, Zhu & Zhao 2013, figure 1",
     claim="Accuracy rises with the size of the basis up to 1600, slightly from 800 on; d-kRICA is best "
     "all the way.",
     options=("data", "device", "rows"),

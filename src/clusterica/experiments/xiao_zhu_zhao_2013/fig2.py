@@ -20,7 +20,7 @@ METHODS = ("RICA", "kRICA")
 @experiment(
     "P4-fig2",
     title="Accuracy over the weight of the penalty",
-    paper="Xiao, Zhu & Zhao, kernel reconstruction ICA (P4), figure 2",
+    paper="Xiao, Zhu & Zhao 2013, figure 2",
     claim="kRICA does best at λ = 0.01, and better than RICA at every λ.",
     options=("data", "device", "rows"),
     needs="STL-10, a GPU",

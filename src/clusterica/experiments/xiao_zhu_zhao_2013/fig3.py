@@ -20,7 +20,7 @@ METHODS = ("DRICA", "d-RICA", "d-kRICA")
 @experiment(
     "P4-fig3",
     title="Accuracy over the weight of the discrimination term",
-    paper="Xiao, Zhu & Zhao, kernel reconstruction ICA (P4), figure 3",
+    paper="Xiao, Zhu & Zhao 2013, figure 3",
     claim="d-kRICA does best at α = 0.1; d-RICA is better than DRICA over a wide range.",
     options=("data", "device", "rows"),
     needs="STL-10, a GPU",

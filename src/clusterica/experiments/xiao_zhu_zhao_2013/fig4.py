@@ -18,7 +18,7 @@ NOTE = (
 @experiment(
     "P4-fig4",
     title="Accuracy over the width of the Gaussian kernel",
-    paper="Xiao, Zhu & Zhao, kernel reconstruction ICA (P4), figure 4",
+    paper="Xiao, Zhu & Zhao 2013, figure 4",
     claim="The best γ of the Gaussian kernel is 0.1.",
     options=("data", "device", "rows"),
     needs="STL-10, a GPU",

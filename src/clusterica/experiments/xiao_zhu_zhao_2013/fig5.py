@@ -48,7 +48,7 @@ CLASSES = ("Faces_easy", "Leopards", "Motorbikes")
 @experiment(
     "P4-fig5",
     title="Similarity of the features of three classes",
-    paper="Xiao, Zhu & Zhao, kernel reconstruction ICA (P4), figure 5",
+    paper="Xiao, Zhu & Zhao 2013, figure 5",
     claim="The distances of kRICA's features show the classes as blocks better than those of RICA, and "
     "those of d-kRICA best.",
     options=("data",),

@@ -126,7 +126,7 @@ class Score(NamedTuple):
 @experiment(
     "P4-table1",
     title="Caltech-101, 15 training images a class",
-    paper="Xiao, Zhu & Zhao, kernel reconstruction ICA (P4), table 1",
+    paper="Xiao, Zhu & Zhao 2013, table 1",
     claim="With 1020 filters of 10 x 10 kRICA (68.2 %) beats RICA (67.1 %), and d-kRICA both (71.3 %).",
     draws=False,
     options=("data", "device", "rows"),

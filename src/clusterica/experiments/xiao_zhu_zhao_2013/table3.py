@@ -89,7 +89,7 @@ class Pixels(TransformerMixin, BaseEstimator):
 @experiment(
     "P4-table3",
     title="STL-10: raw pixels, K-means, RICA and its kin",
-    paper="Xiao, Zhu & Zhao, kernel reconstruction ICA (P4), table 3",
+    paper="Xiao, Zhu & Zhao 2013, table 3",
     claim="With 1600 filters kRICA (55.2 %) beats RICA (51.4 %), and d-kRICA both (56.9 %).",
     draws=False,
     options=("data", "device", "rows"),

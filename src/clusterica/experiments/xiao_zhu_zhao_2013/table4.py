@@ -48,7 +48,7 @@ COLUMNS = {f"{method}, {n} steps": (method, n) for n in STEPS for method in ("kR
 @experiment(
     "P4-table4",
     title="Kernels on STL-10",
-    paper="Xiao, Zhu & Zhao, kernel reconstruction ICA (P4), table 4",
+    paper="Xiao, Zhu & Zhao 2013, table 4",
     claim="The Gaussian kernel is the best of five, with 56.9 %.",
     draws=False,
     options=("data", "device", "rows"),
