@@ -37,7 +37,7 @@ class Experiment(NamedTuple):
     needs: str = ""
     """Data sets and hardware that a full run needs, in words."""
     minutes: float | None = None
-    """How long a full run took there."""
+    """How long a full run takes there, roughly."""
 
     @property
     def group(self) -> str:
@@ -76,7 +76,7 @@ def experiment(
     needs : str, default=""
         Data sets and hardware that a full run needs, in words.
     minutes : float, default=None
-        How long a full run took there.
+        How long a full run takes there, roughly.
 
     Returns
     -------

@@ -67,6 +67,7 @@ class Fit(NamedTuple):
     claim="Along the direction of least kurtosis the density of the iris data at scale t = 0.1 falls into "
     "two clusters, of 50 (one species) and 100 (two unresolved species); robust contrasts give similar "
     "results.",
+    minutes=0.1,
 )
 def run(ctx: Context) -> Result:
     """Find the directions of every kind and contrast, on the data as it is and with outliers."""

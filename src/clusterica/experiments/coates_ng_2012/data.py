@@ -86,6 +86,7 @@ QUICK = (
     "directions; sparse coding finds them with 10,000 examples. Without whitening or with too few "
     "examples K-means performs poorly.",
     options=("device",),
+    minutes=7,
 )
 def run(ctx: Context) -> Result:
     """Learn from more and more examples, in more and more dimensions."""

@@ -51,6 +51,7 @@ class Learned(NamedTuple):
     paper="Coates & Ng 2012, figure 1 (a) and (c)",
     claim="Without whitening K-means learns low-frequency edges, many of them highly correlated; "
     "on whitened patches it learns sharper edges, more orthogonal to each other.",
+    minutes=0.2,
 )
 def run(ctx: Context) -> Result:
     """Learn centroids both ways and compare them."""

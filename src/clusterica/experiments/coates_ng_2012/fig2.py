@@ -76,6 +76,7 @@ class Draw(NamedTuple):
     paper="Coates & Ng 2012, figure 2; Vinnikov & Shalev-Shwartz 2014, figure 1",
     claim="On two independent heavy-tailed variables, two centroids of spherical K-means point in "
     "the directions of the tails, as the basis of ICA does.",
+    minutes=0.1,
 )
 def run(ctx: Context) -> Result:
     """Fit every case on several draws and measure angles."""

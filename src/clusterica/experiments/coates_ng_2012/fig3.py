@@ -62,6 +62,7 @@ class Learned(NamedTuple):
     claim="On images that are sparse combinations of pixels, of gratings or of Gabor functions, K-means "
     "roughly recovers the atoms, although no single image looks like them.",
     options=("device",),
+    minutes=2.4,
 )
 def run(ctx: Context) -> Result:
     """Learn as many centroids as there are atoms, from every kind of images."""

@@ -69,6 +69,7 @@ class Crowd(NamedTuple):
     "those of patches and random filters. On 64-by-64 patches most clusters are a single patch.",
     options=("data", "device"),
     needs="BSDS500",
+    minutes=12,
 )
 def run(ctx: Context) -> Result:
     """Compare responses of four kinds of filters, and clusters of patches of several sizes."""

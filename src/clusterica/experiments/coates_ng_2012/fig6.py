@@ -63,6 +63,7 @@ QUICK = Sizes(32, 4, 10_000, (2, 5, 20, 100), 3, (200, 600))
     "decreases significantly.",
     options=("data", "device"),
     needs="CIFAR-10, a GPU",
+    minutes=32,
 )
 def run(ctx: Context) -> Result:
     """Encode all images in both ways, and train a classifier for every draw of labels."""

@@ -56,6 +56,7 @@ class Joint(NamedTuple):
     "data than each half alone would need; on two weakly related signals few centroids use both.",
     options=("data", "device"),
     needs="BSDS500",
+    minutes=0.4,
 )
 def run(ctx: Context) -> Result:
     """Cluster pairs of patches, and pairs of luminance and colour."""

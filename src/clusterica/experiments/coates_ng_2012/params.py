@@ -79,6 +79,7 @@ class GaussianFilters(BaseEstimator):
     "centroids almost always help.",
     options=("data", "device"),
     needs="CIFAR-10, a GPU",
+    minutes=1.1,
 )
 def run(ctx: Context) -> Result:
     """Train and score one setting after the other."""

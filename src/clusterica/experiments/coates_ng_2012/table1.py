@@ -71,6 +71,7 @@ METHODS = (
     draws=False,
     options=("data", "device", "rows"),
     needs="CIFAR-10, a GPU",
+    minutes=0.7,
 )
 def run(ctx: Context) -> Result:
     """Train and score every method."""

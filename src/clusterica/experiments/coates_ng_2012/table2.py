@@ -78,6 +78,7 @@ METHODS = (
     draws=False,
     options=("data", "device", "rows"),
     needs="CIFAR-10, a GPU",
+    minutes=1.4,
 )
 def run(ctx: Context) -> Result:
     """Learn filters once for each method, and train a classifier for every draw of labels."""

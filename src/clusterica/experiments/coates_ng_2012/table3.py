@@ -57,6 +57,7 @@ QUOTED = (
     draws=False,
     options=("data", "device", "rows"),
     needs="STL-10, a GPU",
+    minutes=10,
 )
 def run(ctx: Context) -> Result:
     """Learn filters once for each row, and train a classifier for every fold."""

@@ -72,6 +72,7 @@ SHOWN = 100_000  # rows of the draw in the picture
     paper="Vinnikov & Shalev-Shwartz 2014, figure 1",
     claim="On independent Laplace variables in two dimensions, K-means with k = 4 converges to "
     "points on the axes, and hence to the unit vectors when normalised.",
+    minutes=0.7,
 )
 def run(ctx: Context) -> Result:
     """Measure distances over the number of rows, and draw one fit."""

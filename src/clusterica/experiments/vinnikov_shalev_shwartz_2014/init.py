@@ -74,6 +74,7 @@ class Fit(NamedTuple):
     "fewer noisy filters than from a random start.",
     options=("data",),
     needs="BSDS500",
+    minutes=2.3,
 )
 def run(ctx: Context) -> Result:
     """Fit K-means from every start, several times, and count noisy filters."""

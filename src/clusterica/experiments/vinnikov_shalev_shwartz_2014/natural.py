@@ -46,6 +46,7 @@ LEARNERS = {"kmeans": "K-means", "cosine": "Cosine K-means", "random": "Random f
     claim="On natural 10-by-10 patches, Cluster-ICA learns oriented edge filters with sparse responses.",
     options=("data",),
     needs="BSDS500",
+    minutes=0.6,
 )
 def run(ctx: Context) -> Result:
     """Learn filters with both clusterers and measure them beside random ones."""

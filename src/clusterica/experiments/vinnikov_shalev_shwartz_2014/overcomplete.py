@@ -68,6 +68,7 @@ class Draw(NamedTuple):
     paper="Vinnikov & Shalev-Shwartz 2014, section 8",
     claim="On an overcomplete mixture of sources that are more sparse than Laplace, K-means with k = 6 "
     "appears to recover the three columns of a 2-by-3 mixing matrix.",
+    minutes=1,
 )
 def run(ctx: Context) -> Result:
     """Fit every learner on several draws of both laws and measure angles."""

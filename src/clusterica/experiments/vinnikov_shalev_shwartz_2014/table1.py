@@ -60,6 +60,7 @@ NOTE = (
     paper="Vinnikov & Shalev-Shwartz 2014, table 1",
     claim="With k = 2d the normalised centroids of K-means and of cosine K-means converge to the unit "
     "vectors and their negatives as the number of rows grows.",
+    minutes=12,
 )
 def run(ctx: Context) -> Result:
     """Fit every learner on every draw of every cell."""

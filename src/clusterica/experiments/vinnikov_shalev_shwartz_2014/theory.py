@@ -131,6 +131,7 @@ class Codes(NamedTuple):
     claim="The axes maximise E max |<u, c>| on the sphere of the 1-norm, proved for d = 2 and "
     "conjectured beyond; Laplace rows have the same maximiser; with k = 2d centroids, triangle "
     "codes are the sources of a row with a non-linearity on top.",
+    minutes=4.3,
 )
 def run(ctx: Context) -> Result:
     """Measure each statement."""

@@ -51,6 +51,7 @@ class Found(NamedTuple):
     paper="Xiao, Zhu & Zhao 2013, sections 2 to 4",
     claim="The paper says nothing about lengths of filters, the scale of gamma, and how the descents end.",
     draws=False,
+    minutes=8.5,
 )
 def run(ctx: Context) -> Result:
     """Fit every setting from every start."""

@@ -24,6 +24,7 @@ METHODS = ("K-means", "RICA", "DRICA", "d-RICA", "kRICA", "d-kRICA")
     "all the way.",
     options=("data", "device", "rows"),
     needs="STL-10, a GPU",
+    minutes=31,
 )
 def run(ctx: Context) -> Result:
     """Score every method with every number of filters."""

@@ -24,6 +24,7 @@ METHODS = ("RICA", "kRICA")
     claim="kRICA does best at λ = 0.01, and better than RICA at every λ.",
     options=("data", "device", "rows"),
     needs="STL-10, a GPU",
+    minutes=2,
 )
 def run(ctx: Context) -> Result:
     """Score both methods with every weight."""

@@ -24,6 +24,7 @@ METHODS = ("DRICA", "d-RICA", "d-kRICA")
     claim="d-kRICA does best at α = 0.1; d-RICA is better than DRICA over a wide range.",
     options=("data", "device", "rows"),
     needs="STL-10, a GPU",
+    minutes=10,
 )
 def run(ctx: Context) -> Result:
     """Score the supervised methods with every weight."""

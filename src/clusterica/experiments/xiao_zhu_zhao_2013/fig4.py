@@ -22,6 +22,7 @@ NOTE = (
     claim="The best γ of the Gaussian kernel is 0.1.",
     options=("data", "device", "rows"),
     needs="STL-10, a GPU",
+    minutes=13,
 )
 def run(ctx: Context) -> Result:
     """Score both methods with every width."""

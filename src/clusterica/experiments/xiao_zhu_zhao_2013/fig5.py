@@ -53,6 +53,7 @@ CLASSES = ("Faces_easy", "Leopards", "Motorbikes")
     "those of d-kRICA best.",
     options=("data",),
     needs="Caltech-101",
+    minutes=4,
 )
 def run(ctx: Context) -> Result:
     """Learn each method from the 90 images, and draw the distances of their features."""

@@ -131,6 +131,7 @@ class Score(NamedTuple):
     draws=False,
     options=("data", "device", "rows"),
     needs="Caltech-101, a GPU",
+    minutes=57,
 )
 def run(ctx: Context) -> Result:
     """Train and score every method."""

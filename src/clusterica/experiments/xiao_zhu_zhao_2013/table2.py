@@ -156,6 +156,7 @@ SLOWEST = "KSR"
     draws=False,
     options=("data", "device", "rows"),
     needs="CIFAR-10, a GPU",
+    minutes=35,
 )
 def run(ctx: Context) -> Result:
     """Train and score every method."""

@@ -94,6 +94,7 @@ class Pixels(TransformerMixin, BaseEstimator):
     draws=False,
     options=("data", "device", "rows"),
     needs="STL-10, a GPU",
+    minutes=47,
 )
 def run(ctx: Context) -> Result:
     """Make all kinds of features and train a head for every fold."""

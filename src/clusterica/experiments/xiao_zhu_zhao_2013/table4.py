@@ -53,6 +53,7 @@ COLUMNS = {f"{method}, {n} steps": (method, n) for n in STEPS for method in ("kR
     draws=False,
     options=("data", "device", "rows"),
     needs="STL-10, a GPU",
+    minutes=20,
 )
 def run(ctx: Context) -> Result:
     """Score both methods with every kernel."""
