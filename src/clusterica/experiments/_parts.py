@@ -117,7 +117,10 @@ class PartStore:
         if joined.exists() and not self.parts:
             self.parts |= json.loads(joined.read_text(encoding="utf-8")).get("parts", {})
         for path in sorted(self._parts_folder.glob("*.json")):
-            part = json.loads(path.read_text(encoding="utf-8"))
+            try:
+                part = json.loads(path.read_text(encoding="utf-8"))
+            except FileNotFoundError:  # another process has just joined all parts
+                continue
             if part["row"] not in self._computed:
                 self.parts[part["row"]] = part
 
