@@ -17,10 +17,11 @@ INTRODUCTION = """\
 The papers' tables, and ours
 ============================
 
-Every table below was written by ``clusterica reproduce NAME``, and is made from the file it left; the
-label P0 to P4 names the paper, see :doc:`papers`. Where an experiment needs files of a data set, it was given
-them by ``--data``. A check is one thing that the paper says; the experiment's code decides from the measured
-values whether it holds.
+The tables below are made from the files that ``clusterica reproduce NAME`` leaves; the label P0 to P4 names
+the paper, see :doc:`papers`. Each section ends with the commit, device and time of its run. Some values are
+older than this tracing, or were put together from several runs: the section says so, and they are to be run
+again. Where an experiment needs files of a data set, it was given them by ``--data``. A check is one thing
+that the paper says; the experiment's code decides from the measured values whether it holds.
 """
 UNTRACED = "This file is older than the tracing of results: it does not say its commit."
 

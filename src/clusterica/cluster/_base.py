@@ -63,9 +63,8 @@ class BaseKMeans(
     }
 
     _centers: Centers  # with their masses, on the host: where partial_fit goes on
-    _idle: np.ndarray | None = (
-        None  # how many rows partial_fit has seen since each centre received one
-    )
+    # How many rows partial_fit has seen since each centre received one.
+    _idle: np.ndarray | None = None
     n_iter_: int
     objective_history_: np.ndarray
 
