@@ -1,28 +1,32 @@
 """The walk gives what a plain loop over rows gives, in every place and with all settings."""
 
+import os
 import subprocess
 import sys
 import threading
 import time
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from clusterica import config_context
+from clusterica import config_context, get_config
 from clusterica.arrays import (
     as_rows,
     check_rows,
     device_of,
+    in_order,
     map_reduce,
     map_rows,
     map_rows_reduce,
     namespace_of,
     to_host,
-    worker_pool,
+    working_memory,
 )
+from clusterica.arrays._walk import row_bytes_of
 from clusterica.ops.moments import about_mean, moments
 
 SETTINGS = [
@@ -58,6 +62,11 @@ def weights(table):
     return (np.arange(len(table)) % 7).astype(np.float64)
 
 
+def needs(row_bytes, fn):
+    """The function, which says that it needs so much memory for each row."""
+    return working_memory(lambda row, *params: row_bytes)(fn)
+
+
 def in_library_of(result, source):
     """Whether the result is in the library and on the device of the source; NumPy if it has none."""
     if isinstance(source, list) or not hasattr(source, "shape") or hasattr(source, "tocsr"):
@@ -71,7 +80,8 @@ def in_library_of(result, source):
 def test_walk_gives_what_a_loop_gives(rows, table, weights, settings, row_bytes):
     expected_rows, expected_sum = loop(table, P, weights)
     with config_context(**settings):
-        per_row, total = map_rows_reduce(both, rows, P, aligned=(weights,), row_bytes=row_bytes)
+        fn = needs(row_bytes, lambda *args: both(*args))
+        per_row, total = map_rows_reduce(fn, rows, P, aligned=(weights,))
     assert isinstance(total, Sums)
     assert all(str(s.dtype).endswith("float64") for s in total)
     np.testing.assert_array_equal(to_host(per_row), expected_rows)
@@ -148,7 +158,7 @@ def test_blocks_in_flight_fit_the_memory_budget(place, estimator, where, threads
         return (p,)
 
     with config_context(memory="128KiB", threads=threads):
-        map_reduce(fn, rows, P, row_bytes=row_bytes)
+        map_reduce(needs(row_bytes, fn), rows, P)
     in_flight = threads if rows.on_host and where != "dask" else 1
     assert max(sizes) * in_flight * (row_bytes + 16 * 8) <= 128 * 1024
     assert max(sizes) >= 10
@@ -176,9 +186,8 @@ def test_blocks_of_an_iterable_are_asked_for_as_they_are_used(estimator):
     rows = check_rows(estimator, Source(), reset=True)
     ahead.clear()
     with config_context(threads=threads, memory="64KiB"):
-        map_reduce(
-            lambda B: (done.append(time.sleep(1e-4)) or B.sum(axis=0),), rows, row_bytes=1000
-        )
+        fn = needs(1000, lambda B: (done.append(time.sleep(1e-4)) or B.sum(axis=0),))
+        map_reduce(fn, rows)
     assert len(done) == 200
     assert max(ahead) <= threads + 2
 
@@ -214,8 +223,27 @@ def test_rows_keep_their_order_when_blocks_do_not(table):
         return B[:, 1]
 
     with config_context(memory="64KiB", threads=3):
-        result = map_rows(fn, as_rows(table), row_bytes=1000)
+        result = map_rows(needs(1000, fn), as_rows(table))
     np.testing.assert_array_equal(result, table[:, 1])
+
+
+class Scaled:
+    factor = 2
+
+    @working_memory(lambda self, row, W: self.factor * row.itemsize * (row.n_features + len(W)))
+    def responses(self, X, W):
+        return X @ W.T
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_an_op_states_its_memory_wherever_it_is_wrapped(dtype):
+    rows, W = as_rows(np.ones((10, 6), dtype)), np.ones((4, 6))
+    op = Scaled().responses
+    expected = 2 * np.dtype(dtype).itemsize * 10
+    assert row_bytes_of(op, rows, (W,)) == expected
+    assert row_bytes_of(partial(op), rows, (W,)) == expected
+    assert row_bytes_of(partial(op, W), rows, ()) == expected
+    assert row_bytes_of(len, rows, ()) == 16 * 6
 
 
 # --- Faults ----------------------------------------------------------------------------------------
@@ -235,9 +263,9 @@ def test_errors_of_the_function_come_through(table, place, estimator, where, thr
 
     with config_context(memory="64KiB", threads=threads):
         with pytest.raises(ZeroDivisionError, match="in block"):
-            map_rows_reduce(fn, rows, P, row_bytes=5000)
+            map_rows_reduce(needs(5000, fn), rows, P)
         # The next walk is not disturbed.
-        again = map_rows(lambda B, p: B @ p, rows, P, row_bytes=5000)
+        again = map_rows(needs(5000, lambda B, p: B @ p), rows, P)
     np.testing.assert_array_equal(to_host(again), table @ P)
 
 
@@ -311,12 +339,13 @@ def test_blas_has_one_thread_in_workers_and_all_afterwards(fails):
 
 
 OVERLAPPING_FITS = """
+import os
 import subprocess
 import sys
 import threading
 import numpy, scipy.linalg  # so that both BLAS libraries are there
 from threadpoolctl import threadpool_info, threadpool_limits
-from clusterica.arrays import worker_pool
+from clusterica.arrays import one_blas_thread
 
 def blas_threads():
     return [lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"]
@@ -324,16 +353,14 @@ def blas_threads():
 first_began, second_began, first_ended = (threading.Event() for _ in range(3))
 
 def first():
-    with worker_pool() as pool:
-        pool.submit(int).result()
+    with one_blas_thread():
         first_began.set()
         second_began.wait(60)
     first_ended.set()
 
 def second():
     first_began.wait(60)
-    with worker_pool() as pool:
-        pool.submit(int).result()
+    with one_blas_thread():
         second_began.set()
         first_ended.wait(60)
 
@@ -359,37 +386,71 @@ def test_blas_limits_of_fits_that_overlap_in_two_threads():
     assert done.returncode == 0, done.stderr
 
 
-def test_one_pool_for_all_walks_inside(table):
-    def names():
-        seen = set()
-        map_reduce(
-            lambda B: (seen.add(threading.get_ident()) or time.sleep(1e-3) or B.sum(axis=0),),
-            as_rows(table),
-            row_bytes=1000,
-        )
-        return seen
+def slow_sums(seen):
+    @working_memory(lambda row: 1000)
+    def fn(B):
+        seen.add(threading.get_ident())
+        time.sleep(1e-3)
+        return (B.sum(axis=0),)
 
-    before = threading.active_count()
+    return fn
+
+
+def test_all_walks_share_the_same_workers(table):
+    seen = set()
     with config_context(threads=2, memory="64KiB"):
-        with worker_pool() as outer:
-            with worker_pool() as inner:
-                assert inner is outer
-            used = names() | names() | names()
-            assert len(used) <= 2
-            assert threading.get_ident() not in used
-            assert threading.active_count() <= before + 2
-        assert threading.active_count() == before
+        for _ in range(3):
+            map_reduce(slow_sums(seen), as_rows(table))
+    assert len(seen) == 2
+    assert threading.get_ident() not in seen
+
+
+def test_a_walk_inside_a_worker_runs_there_and_sees_the_settings(table):
+    def walk(i):
+        seen = set()
+        map_reduce(slow_sums(seen), as_rows(table))
+        return seen == {threading.get_ident()}, get_config()["memory"]
+
+    with config_context(threads=2, memory="64KiB"):
+        assert list(in_order(walk, ((i,) for i in range(8)))) == [(True, 2**16)] * 8
+
+
+def test_tasks_are_made_one_by_one_and_those_that_wait_are_cancelled():
+    made, run = [], []
+
+    def tasks():
+        for i in range(100):
+            made.append(i)
+            yield (i,)
+
+    with config_context(threads=2), closing(in_order(run.append, tasks())) as results:
+        next(results)
+        assert len(made) <= 4
+    assert len(run) <= 4
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # fork with threads
+def test_a_forked_child_has_workers_of_its_own(table):
+    with config_context(threads=2):
+        list(in_order(abs, ((i,) for i in range(8))))
+        child = os.fork()
+        if child == 0:
+            same = list(in_order(abs, ((i,) for i in range(8)))) == list(range(8))
+            os._exit(0 if same else 1)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_one_thread_and_one_block_stay_in_this_thread(table):
     seen = set()
 
+    @working_memory(lambda row: 1000)
     def fn(B):
         seen.add(threading.get_ident())
         return (B.sum(axis=0),)
 
     with config_context(threads=1, memory="64KiB"):
-        map_reduce(fn, as_rows(table), row_bytes=1000)
+        map_reduce(fn, as_rows(table))
     with config_context(threads=4):
         map_reduce(fn, as_rows(table[:100]))
     assert seen == {threading.get_ident()}
@@ -470,8 +531,7 @@ def test_blocks_are_added_up_in_float64():
     X = np.full((50_000, 2), 0.1, dtype=np.float32)
     with config_context(memory="64KiB", threads=1):
         (total,) = map_reduce(
-            lambda B: (B.sum(axis=0, dtype=np.float64).astype(np.float32),),
+            needs(6000, lambda B: (B.sum(axis=0, dtype=np.float64).astype(np.float32),)),
             as_rows(X),
-            row_bytes=6000,
         )
     np.testing.assert_allclose(total, 50_000 * np.float64(X[0, 0]), rtol=1e-7)

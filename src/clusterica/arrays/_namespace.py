@@ -1,4 +1,4 @@
-"""Which library an array belongs to, on which device it lies, and how to bring it to the host."""
+"""Which library an array belongs to, on which device it lies, and how to bring it elsewhere."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ import array_api_compat
 import numpy as np
 import scipy.sparse as sp
 
+from clusterica.arrays._config import active_config
+
 Array = Any
+"""An array of any library: NumPy, SciPy CSR, PyTorch, CuPy, Dask."""
 
 
 def is_host_array(X: Any) -> bool:
@@ -80,3 +83,71 @@ def working_dtype(dtype: Any) -> np.dtype[Any]:
         "uint16",
     )
     return np.dtype(np.float32 if name in exact_in_float32 else np.float64)
+
+
+class Place:
+    """Where work is done or where results go: host memory, or the device of an array.
+
+    Parameters
+    ----------
+    like : array, default=None
+        An array of the library and on the device of the place; None stands for NumPy.
+    """
+
+    def __init__(self, like: Array | None = None) -> None:
+        self.like = np.empty(0) if like is None or is_host_array(like) else like
+
+    @classmethod
+    def of_work(cls, home: Place) -> Place:
+        """Return where data of this home is worked on: where it is, or the device of the configuration."""
+        device = active_config().device
+        if not home.on_host:
+            return home
+        return cls() if device is None else cls(on_torch_device(np.empty(0), device))
+
+    @property
+    def is_numpy(self) -> bool:
+        """Whether arrays here are NumPy or CSR, which worker threads and compiled code take."""
+        return is_host_array(self.like)
+
+    @property
+    def on_host(self) -> bool:
+        """Whether arrays here are in host memory: NumPy, CSR, or tensors of the CPU."""
+        return self.is_numpy or is_cpu_tensor(self.like)
+
+    @property
+    def name(self) -> str:
+        """``"cpu"`` for host memory, else the name of the device."""
+        return "cpu" if self.on_host else str(device_of(self.like))
+
+    @property
+    def memory(self) -> int:
+        """Bytes that the blocks in flight may take; a GPU with memory to spare gets more."""
+        config = active_config()
+        on_cuda = array_api_compat.is_torch_array(self.like) and self.like.device.type == "cuda"
+        if config.memory_is_set or not on_cuda:
+            return config.memory
+        import torch
+
+        total: int = torch.cuda.get_device_properties(self.like.device).total_memory
+        return max(config.memory, total // 16)
+
+    def put(self, values: Array) -> Array:
+        """Bring an array here; one that is here already is returned as it is."""
+        return to_like(values, self.like)
+
+    __call__ = put  # INTERIM
+
+
+def on_torch_device(X: np.ndarray, device: str) -> Array:
+    """Return a tensor on a device, or say why there is none."""
+    try:
+        import torch
+    except ImportError as error:
+        raise ImportError(
+            f"device={device!r} needs PyTorch; install it with: pip install 'clusterica[torch]'"
+        ) from error
+    try:
+        return torch.asarray(X, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"device={device!r} can't be used: {error}") from error

@@ -15,9 +15,9 @@ import array_api_compat
 import numpy as np
 import scipy.sparse as sp
 
-from clusterica.arrays._config import active_config
 from clusterica.arrays._namespace import (
     Array,
+    Place,
     is_cpu_tensor,
     is_host_array,
     namespace_of,
@@ -31,21 +31,40 @@ Block = tuple[int, int, Callable[[], Array]]
 
 
 class Rows(ABC):
-    """A table of ``n_rows`` x ``n_features`` numbers that can be read as blocks of rows."""
+    """A table of ``n_rows`` x ``n_features`` numbers that can be read as blocks of rows.
+
+    Blocks come out where they are worked on (``place``); results go back to where the data is
+    (``home``). The two differ where the configuration names a device and the data is on the host.
+    """
 
     n_rows: int
     n_features: int
     dtype: np.dtype[Any]
-    reference: Array
-    """An array of the library and device in which results are returned."""
-    sparse: bool = False
-    """Whether blocks are CSR."""
     indexable: bool = False
-    """Whether single rows can be reached without a walk over all of them."""
+    """Whether single rows can be reached without reading all of them."""
+    _is_csr: bool = False
 
-    @abstractmethod
+    def __init__(self, home: Array | None = None) -> None:
+        self.home = Place(home)
+        self.place = Place.of_work(self.home)
+
+    @property
+    def sparse(self) -> bool:
+        """Whether blocks are CSR; on a device they are dense."""
+        return self._is_csr and self.place.is_numpy
+
     def blocks(self, size: int) -> Iterator[Block]:
         """Yield blocks of at most ``size`` rows, in order."""
+        for start, stop, load in self._blocks(size):
+            yield start, stop, load if self.place.is_numpy else partial(self._load_there, load)
+
+    def _load_there(self, load: Callable[[], Array]) -> Array:
+        block = load()
+        return self.place.put(block.toarray() if sp.issparse(block) else block)
+
+    @abstractmethod
+    def _blocks(self, size: int) -> Iterator[Block]:
+        """Yield blocks of at most ``size`` rows, in order, where the source has them."""
 
     @abstractmethod
     def take(self, indices: np.ndarray) -> Array:
@@ -56,31 +75,18 @@ class Rows(ABC):
         return self.take(np.unique(np.linspace(0, self.n_rows - 1, num=n, dtype=np.int64)))
 
     @property
-    def on_host(self) -> bool:
-        """Whether blocks are NumPy or CSR, to be worked on by threads."""
-        return True
-
-    @property
     def row_nbytes(self) -> int:
         """Memory of a row in a block."""
         return self.n_features * self.dtype.itemsize
 
-    @property
-    def memory(self) -> int:
-        """Bytes that the blocks in flight may take, where they are worked on."""
-        return active_config().memory
-
-    def place(self, values: Array) -> Array:
-        """Bring a parameter to where the blocks are."""
-        return to_host(values)
-
-    def export(self, values: Array) -> Array:
-        """Bring a result to the library and device of the data."""
-        return to_like(values, self.reference)
+    export = property(lambda self: self.home.put)  # INTERIM
+    on_host = property(lambda self: self.place.is_numpy)  # INTERIM
+    memory = property(lambda self: self.place.memory)  # INTERIM
+    reference = property(lambda self: self.home.like)  # INTERIM
 
     def learned(self, values: Array) -> Array:
-        """Bring a copy of what was learned to the library, device and dtype of the data."""
-        return self.export(np.array(to_host(values), dtype=self.dtype))
+        """Return a copy of learned values in the library, device and dtype of the data."""
+        return self.home.put(np.array(to_host(values), dtype=self.dtype))
 
 
 class ArrayRows(Rows):
@@ -89,14 +95,13 @@ class ArrayRows(Rows):
     indexable = True
 
     def __init__(self, X: Array, dtype: Any = None) -> None:
+        super().__init__(X)
         self.n_rows, self.n_features = X.shape
         self.dtype = working_dtype(X.dtype) if dtype is None else np.dtype(dtype)
-        self.reference = np.empty(0, self.dtype) if is_host_array(X) else X
-        self.sparse = sp.issparse(X)
-        if self.sparse and not X.has_canonical_format:
+        self._is_csr = sp.issparse(X)
+        if self._is_csr and not X.has_canonical_format:
             X = X.copy()
             X.sum_duplicates()
-        self._in_memory = is_host_array(X) or is_cpu_tensor(X)
         if array_api_compat.is_torch_array(X):
             X = X.detach()
         if is_cpu_tensor(X) and str(X.dtype) != "torch.bfloat16":
@@ -108,28 +113,13 @@ class ArrayRows(Rows):
         """Memory of a row in a block; the mean over rows of a CSR matrix."""
         return _csr_row_nbytes(self, self._X.nnz) if self.sparse else super().row_nbytes
 
-    @property
-    def on_host(self) -> bool:
-        """Whether blocks are NumPy or CSR, to be worked on by threads."""
-        return self._in_memory
-
-    @property
-    def memory(self) -> int:
-        """Bytes that the blocks in flight may take, where they are worked on."""
-        return memory_beside(self._X)
-
-    def place(self, values: Array) -> Array:
-        """Bring a parameter to where the blocks are."""
-        return to_host(values) if self._in_memory else to_like(values, self._X)
-
-    def blocks(self, size: int) -> Iterator[Block]:
-        """Yield blocks of at most ``size`` rows, in order."""
+    def _blocks(self, size: int) -> Iterator[Block]:
         for start in range(0, self.n_rows, size):
             stop = min(start + size, self.n_rows)
             yield start, stop, partial(self._load, start, stop)
 
     def _load(self, start: int, stop: int) -> Array:
-        if self._in_memory:
+        if self.home.on_host:
             return host_block(self._X[start:stop], self.dtype)
         xp = namespace_of(self._X)
         return xp.astype(self._X[start:stop, ...], getattr(xp, self.dtype.name), copy=False)
@@ -154,14 +144,13 @@ class IterableRows(Rows):
         dtype: Any,
         nnz: int | None = None,
     ) -> None:
+        super().__init__()
         self.n_rows, self.n_features = n_rows, n_features
         self.dtype = np.dtype(dtype)
-        self.sparse, self._nnz = nnz is not None, nnz
-        self.reference = np.empty(0, self.dtype)
+        self._is_csr, self._nnz = nnz is not None, nnz
         self._source = source
 
-    def blocks(self, size: int) -> Iterator[Block]:
-        """Yield blocks of at most ``size`` rows, in order."""
+    def _blocks(self, size: int) -> Iterator[Block]:
         offset = 0
         for part in self._source:
             rows = ArrayRows(as_array(part), self.dtype)
@@ -172,7 +161,7 @@ class IterableRows(Rows):
                     f"a block has {rows.n_features} features, and on the first walk all had "
                     f"{self.n_features}; the iterable must give the same blocks each time"
                 )
-            for start, stop, load in rows.blocks(size):
+            for start, stop, load in rows._blocks(size):
                 yield offset + start, offset + stop, partial(_on_host, load)
             offset += rows.n_rows
         if offset != self.n_rows:
@@ -181,7 +170,7 @@ class IterableRows(Rows):
     @property
     def row_nbytes(self) -> int:
         """Memory of a row in a block; the mean over rows of CSR blocks."""
-        return super().row_nbytes if self._nnz is None else _csr_row_nbytes(self, self._nnz)
+        return _csr_row_nbytes(self, self._nnz or 0) if self.sparse else super().row_nbytes
 
     def _changed_rows(self, now: str) -> str:
         return (
@@ -192,7 +181,7 @@ class IterableRows(Rows):
     def take(self, indices: np.ndarray) -> Array:
         """Return the rows at the sorted indices in host memory, as NumPy or CSR."""
         picked = []
-        for start, stop, load in self.blocks(2**15):
+        for start, stop, load in self._blocks(2**15):
             low, high = np.searchsorted(indices, (start, stop))
             if high > low:
                 picked.append(load()[indices[low:high] - start])
@@ -209,71 +198,23 @@ class DaskRows(Rows):
             raise ValueError(
                 "the Dask array does not know how many rows it has; call X.compute_chunk_sizes() first"
             )
+        super().__init__()
+        self.place = self.home  # the tasks send their own chunks to a device, if there is one
         self.n_rows, self.n_features = X.shape
         self.dtype = working_dtype(X.dtype) if dtype is None else np.dtype(dtype)
         self.array = X.rechunk({0: tuple(n for n in X.chunks[0] if n), 1: -1})
-        self.reference = np.empty(0, self.dtype)
 
-    def blocks(self, size: int) -> Iterator[Block]:
-        """Yield blocks of at most ``size`` rows, in order."""
+    def _blocks(self, size: int) -> Iterator[Block]:
         offset = 0
         for chunk in self.array.partitions:
             rows = ArrayRows(to_host(chunk), self.dtype)
-            for start, stop, load in rows.blocks(size):
+            for start, stop, load in rows._blocks(size):
                 yield offset + start, offset + stop, load
             offset += rows.n_rows
 
     def take(self, indices: np.ndarray) -> Array:
         """Return the rows at the sorted indices in host memory, as NumPy or CSR."""
         return host_block(to_host(self.array[indices]), self.dtype)
-
-
-class StreamedRows(Rows):
-    """Rows in host memory whose blocks are sent through a torch device, one after the other."""
-
-    def __init__(self, rows: Rows, device: str) -> None:
-        self._rows = rows
-        self.n_rows, self.n_features, self.dtype = rows.n_rows, rows.n_features, rows.dtype
-        self.reference, self.indexable = rows.reference, rows.indexable
-        self._anchor = on_torch_device(np.empty(0, rows.dtype), device)
-
-    @property
-    def on_host(self) -> bool:
-        """Whether blocks are NumPy or CSR, to be worked on by threads."""
-        return False
-
-    @property
-    def memory(self) -> int:
-        """Bytes that the blocks in flight may take, where they are worked on."""
-        return memory_beside(self._anchor)
-
-    def place(self, values: Array) -> Array:
-        """Bring a parameter to where the blocks are."""
-        return to_like(values, self._anchor)
-
-    def blocks(self, size: int) -> Iterator[Block]:
-        """Yield blocks of at most ``size`` rows, in order."""
-        for start, stop, load in self._rows.blocks(size):
-            yield start, stop, partial(self._sent, load)
-
-    def _sent(self, load: Callable[[], Array]) -> Array:
-        block = load()
-        return self.place(block.toarray() if sp.issparse(block) else block)
-
-    def take(self, indices: np.ndarray) -> Array:
-        """Return the rows at the sorted indices in host memory, as NumPy or CSR."""
-        return self._rows.take(indices)
-
-
-def memory_beside(X: Array) -> int:
-    """Return the budget of work beside an array: a GPU with memory to spare is fed larger blocks."""
-    config = active_config()
-    on_cuda = array_api_compat.is_torch_array(X) and X.device.type == "cuda"
-    if config.memory_is_set or not on_cuda:
-        return config.memory
-    import torch
-
-    return max(config.memory, torch.cuda.get_device_properties(X.device).total_memory // 16)
 
 
 def _csr_row_nbytes(rows: Rows, nnz: int) -> int:
@@ -290,19 +231,7 @@ def as_array(X: Any) -> Array:
 
 def as_rows(X: Array, dtype: Any = None) -> Rows:
     """Return the rows of an array, tensor or Dask array that is known to be valid."""
-    if array_api_compat.is_dask_array(X):
-        rows: Rows = DaskRows(X, dtype)
-    else:
-        rows = ArrayRows(X, dtype)
-    return streamed(rows)
-
-
-def streamed(rows: Rows) -> Rows:
-    """Return the rows, by way of the device that the configuration names if they are on the host."""
-    device = active_config().device
-    if device is None or not rows.on_host or isinstance(rows, DaskRows):
-        return rows  # the tasks of a Dask array stream their own chunks
-    return StreamedRows(rows, device)
+    return DaskRows(X, dtype) if array_api_compat.is_dask_array(X) else ArrayRows(X, dtype)
 
 
 def shuffled_batches(
@@ -313,7 +242,7 @@ def shuffled_batches(
         order = rng.permutation(rows.n_rows)
         for start in range(0, rows.n_rows, size):
             indices = np.sort(order[start : start + size])
-            yield indices, as_rows(rows.export(rows.take(indices)), rows.dtype)
+            yield indices, as_rows(rows.home.put(rows.take(indices)), rows.dtype)
     else:
         for start, stop, load in rows.blocks(size):
             yield np.arange(start, stop), as_rows(load(), rows.dtype)
@@ -331,15 +260,9 @@ def _on_host(load: Callable[[], Array]) -> Array:
     return to_host(load())
 
 
-def on_torch_device(X: np.ndarray, device: str) -> Array:
-    """Return a tensor on a device, or say why there is none."""
-    try:
-        import torch
-    except ImportError as error:
-        raise ImportError(
-            f"device={device!r} needs PyTorch; install it with: pip install 'clusterica[torch]'"
-        ) from error
-    try:
-        return torch.asarray(X, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise ValueError(f"device={device!r} can't be used: {error}") from error
+def streamed(rows: Rows) -> Rows:  # INTERIM
+    """Nothing."""
+    return rows
+
+
+StreamedRows = ()  # INTERIM

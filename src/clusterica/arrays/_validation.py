@@ -14,20 +14,18 @@ from sklearn.utils.validation import check_array, validate_data
 
 from clusterica.arrays._namespace import (
     Array,
-    device_of,
-    is_cpu_tensor,
-    is_host_array,
+    Place,
     namespace_of,
     to_host,
     working_dtype,
 )
-from clusterica.arrays._rows import ArrayRows, DaskRows, IterableRows, Rows, streamed
+from clusterica.arrays._rows import ArrayRows, DaskRows, IterableRows, Rows
 from clusterica.arrays._sklearn import (
     check_feature_names,
     check_n_features,
     check_sample_weight,
 )
-from clusterica.arrays._walk import map_reduce
+from clusterica.arrays._walk import map_reduce, working_memory
 
 
 def check_rows(
@@ -55,11 +53,11 @@ def check_rows(
     """
     name = type(estimator).__name__
     if array_api_compat.is_dask_array(X):
-        return streamed(_check_dask(estimator, X, reset, min_rows))
+        return _check_dask(estimator, X, reset, min_rows)
     if _is_tensor(X):
-        return streamed(_check_tensor(estimator, X, reset, min_rows))
+        return _check_tensor(estimator, X, reset, min_rows)
     if _is_iterable_of_blocks(X):
-        return streamed(_check_blocks(estimator, X, reset, accept_sparse, min_rows))
+        return _check_blocks(estimator, X, reset, accept_sparse, min_rows)
     # Of float16 scikit-learn's check makes an array of the size of X.
     halves = getattr(X, "dtype", None) == np.float16
     X = validate_data(
@@ -75,7 +73,7 @@ def check_rows(
         _check_finite(ArrayRows(X))
     if sp.issparse(X) and X.indices.dtype != X.indptr.dtype:
         raise ValueError(f"{name} needs CSR indices and indptr of one integer type")
-    return streamed(ArrayRows(X))
+    return ArrayRows(X)
 
 
 def check_output_rows(estimator: Any, Y: Any, n_columns: int) -> Rows:
@@ -110,16 +108,12 @@ def check_weights(weights: Any, rows: Rows, dtype: Any = None) -> np.ndarray:
 
 def check_model_device(estimator: BaseEstimator, rows: Rows, fitted: Array) -> None:
     """Refuse data that is on another device than the fitted model: nothing is moved in silence."""
-    model, data = _place(fitted), _place(rows.reference)
+    model, data = Place(fitted).name, rows.home.name
     if model != data:
         raise ValueError(
             f"{type(estimator).__name__} was fitted on device {model!r} and X is on device {data!r}; "
             "move X there first, or fit again on data of that device"
         )
-
-
-def _place(X: Array) -> str:
-    return "cpu" if is_host_array(X) or is_cpu_tensor(X) else str(device_of(X))
 
 
 def _is_tensor(X: Any) -> bool:
@@ -178,9 +172,9 @@ def _check_blocks(
     n_rows, n_features, dtype = 0, None, np.dtype(np.float32)
     kinds, nnz = set(), 0
     for part in X:
-        if _is_tensor(part) and _place(part) != "cpu":
+        if _is_tensor(part) and not Place(part).on_host:
             raise TypeError(
-                f"a block is on device {_place(part)!r}; give blocks in host memory, and name the "
+                f"a block is on device {Place(part).name!r}; give blocks in host memory, and name the "
                 "device to stream them through with clusterica.config_context(device=...)"
             )
         block = check_array(
@@ -239,7 +233,7 @@ def _check_real(estimator: BaseEstimator, dtype: Any) -> None:
 
 
 def _check_finite(rows: Rows) -> None:
-    nans, infinities = map_reduce(_count_not_finite, rows, row_bytes=rows.n_features)
+    nans, infinities = map_reduce(_count_not_finite, rows)
     if float(nans) > 0:
         raise ValueError("Input X contains NaN.")
     if float(infinities) > 0:
@@ -248,6 +242,7 @@ def _check_finite(rows: Rows) -> None:
         )
 
 
+@working_memory(lambda row: row.nbytes)
 def _count_not_finite(X: Array) -> tuple[Array, Array]:
     values = X.data if sp.issparse(X) else X
     xp = namespace_of(values)

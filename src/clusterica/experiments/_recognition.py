@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from clusterica.arrays import namespace_of, to_host
-from clusterica.arrays._rows import on_torch_device
+from clusterica.arrays._namespace import on_torch_device
 from clusterica.datasets import ImageSet, load_cifar10, load_digits_images, load_stl10
 from clusterica.experiments._context import Context
 from clusterica.images import ImageFeatures

@@ -1,0 +1,81 @@
+"""The walk over a Dask array: one task for each chunk, rows stay lazy, sums are added up in a tree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from clusterica.arrays._config import active_config, config_context
+from clusterica.arrays._namespace import Array, to_host
+from clusterica.arrays._rows import DaskRows, as_rows
+from clusterica.arrays._schedule import one_blas_thread
+from clusterica.arrays._walk import map_rows_reduce, rebuild
+
+
+def walk_dask(
+    fn: Callable[..., Any],
+    rows: DaskRows,
+    params: tuple[Any, ...],
+    aligned: tuple[np.ndarray, ...],
+    row_bytes: int | None = None,
+) -> tuple[Array, Any]:
+    """Return the lazy values of all rows, and the computed sums, of :func:`map_rows_reduce`."""
+    import dask
+    import dask.array as da
+
+    params = tuple(None if p is None else to_host(p) for p in params)
+    config = active_config()
+    settings = {"threads": 1, "device": config.device}
+    if config.memory_is_set:
+        settings["memory"] = config.memory
+    sizes = rows.array.chunks[0]
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    cuts = [[a[i:j] for a in aligned] for i, j in pairwise(starts)]
+    chunks = rows.array.to_delayed()[:, 0]
+    results = [
+        dask.delayed(_walk_chunk, nout=2)(fn, chunk, rows.dtype, params, cut, row_bytes, settings)
+        for chunk, cut in zip(chunks, cuts, strict=True)
+    ]
+    # One row tells the shape and dtype of the values, which a lazy array must know.
+    one = np.ones((1, rows.n_features), rows.dtype)
+    first = [a[:1] for a in aligned]
+    probe, sums = _walk_chunk(fn, one, rows.dtype, params, first, row_bytes, settings)
+    per_row = None
+    if probe is not None:
+        parts = [
+            da.from_delayed(r[0], shape=(n, *probe.shape[1:]), dtype=probe.dtype)
+            for r, n in zip(results, sizes, strict=True)
+        ]
+        per_row = da.concatenate(parts, axis=0)
+    if sums is None:
+        return per_row, None
+    level = [r[1] for r in results]
+    while len(level) > 1:
+        pairs = [level[i : i + 2] for i in range(0, len(level), 2)]
+        level = [dask.delayed(_add)(*p) if len(p) == 2 else p[0] for p in pairs]
+    with one_blas_thread():
+        return per_row, level[0].compute()
+
+
+def _walk_chunk(
+    fn: Callable[..., Any],
+    chunk: Array,
+    dtype: Any,
+    params: tuple[Any, ...],
+    aligned: Iterable[np.ndarray],
+    row_bytes: int | None,
+    settings: dict[str, Any],
+) -> tuple[Array, Any]:
+    """Walk over one chunk, inside a task."""
+    with config_context(**settings):
+        rows = as_rows(chunk, dtype)
+        aligned = tuple(aligned)
+        values, sums = map_rows_reduce(fn, rows, *params, aligned=aligned, row_bytes=row_bytes)
+    return values, None if sums is None else rebuild(sums, [to_host(s) for s in sums])
+
+
+def _add(a: tuple[Any, ...], b: tuple[Any, ...]) -> Any:
+    return rebuild(a, [x + y for x, y in zip(a, b, strict=True)])
