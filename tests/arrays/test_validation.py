@@ -3,8 +3,17 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.exceptions import NotFittedError
 
-from clusterica.arrays import as_rows, check_model_device, check_rows, check_weights
+from clusterica.arrays import (
+    as_rows,
+    check_fitted_rows,
+    check_model_device,
+    check_rows,
+    check_weights,
+    warn_user,
+)
+from clusterica.preprocessing import Whitener
 
 KINDS = [
     "c-order",
@@ -323,3 +332,29 @@ def test_another_device_than_the_model(place, check, estimator, fitted_on, used_
     with pytest.raises(ValueError, match=message):
         check_model_device(estimator, check(GOOD, used_on), place(GOOD, fitted_on))
     check_model_device(estimator, check(GOOD, used_on), place(GOOD, used_on))
+
+
+# --- Fitted estimators -----------------------------------------------------------------------------
+
+
+def test_fitted_rows_are_those_of_the_model():
+    estimator = Whitener()
+    X = np.arange(12.0).reshape(4, 3)
+    with pytest.raises(NotFittedError):
+        check_fitted_rows(estimator, X, "whitening_")
+    check_rows(estimator, X, reset=True)
+    estimator.whitening_ = np.ones(3)
+    assert check_fitted_rows(estimator, X, "whitening_").n_rows == 4
+    assert check_fitted_rows(estimator, X[:, :2], "whitening_", n_columns=2).n_features == 2
+    with pytest.raises(ValueError, match="features"):
+        check_fitted_rows(estimator, X[:, :2], "whitening_")
+
+
+def test_warnings_show_the_line_of_the_user():
+    namespace = {"__name__": "clusterica.somewhere", "warn_user": warn_user}
+    exec(
+        "def inner():\n    warn_user('look', RuntimeWarning)\ndef outer():\n    inner()", namespace
+    )
+    with pytest.warns(RuntimeWarning, match="look") as caught:
+        namespace["outer"]()
+    assert caught[0].filename == __file__

@@ -6,10 +6,13 @@ from clusterica.arrays._random import as_generator
 from clusterica.arrays._rows import Rows, as_rows, shuffled_batches
 from clusterica.arrays._schedule import in_order, one_blas_thread
 from clusterica.arrays._validation import (
+    FloatOutputMixin,
+    check_fitted_rows,
     check_model_device,
     check_output_rows,
     check_rows,
     check_weights,
+    warn_user,
 )
 from clusterica.arrays._walk import (
     block_size,
@@ -22,11 +25,13 @@ from clusterica.arrays._walk import (
 
 __all__ = [
     "Array",
+    "FloatOutputMixin",
     "Place",
     "Rows",
     "as_generator",
     "as_rows",
     "block_size",
+    "check_fitted_rows",
     "check_model_device",
     "check_output_rows",
     "check_rows",
@@ -43,6 +48,7 @@ __all__ = [
     "set_config",
     "shuffled_batches",
     "to_host",
+    "warn_user",
     "worker_pool",
     "working_memory",
 ]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import sys
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,7 +12,7 @@ import array_api_compat
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_array, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from clusterica.arrays._namespace import (
     Array,
@@ -74,6 +76,57 @@ def check_rows(
     if sp.issparse(X) and X.indices.dtype != X.indptr.dtype:
         raise ValueError(f"{name} needs CSR indices and indptr of one integer type")
     return ArrayRows(X)
+
+
+def check_fitted_rows(
+    estimator: Any,
+    X: Any,
+    attribute: str,
+    *,
+    accept_sparse: bool = False,
+    n_columns: int | None = None,
+) -> Rows:
+    """Return the rows of X for a fitted estimator; X is on the device of its attribute.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Its fit sets the attribute.
+    X : as in :func:`check_rows`
+        Data to predict or to transform; with ``n_columns`` the output of ``transform``, to be inverted.
+    attribute : str
+        Name of a learned array.
+    accept_sparse : bool, default=False
+        Whether CSR is taken.
+    n_columns : int, default=None
+        Number of columns of the output of ``transform``.
+    """
+    check_is_fitted(estimator, attribute)
+    if n_columns is None:
+        rows = check_rows(estimator, X, reset=False, accept_sparse=accept_sparse)
+    else:
+        rows = check_output_rows(estimator, X, n_columns)
+    check_model_device(estimator, rows, getattr(estimator, attribute))
+    return rows
+
+
+class FloatOutputMixin:
+    """Tell scikit-learn that ``transform`` returns float32 for float32 and float64 for float64."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn, and show the line that called the library: the first one outside clusterica and scikit-learn."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(
+        ("clusterica.", "sklearn.")
+    ):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
 
 
 def check_output_rows(estimator: Any, Y: Any, n_columns: int) -> Rows:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from sklearn.exceptions import ConvergenceWarning
+
+from clusterica.arrays import warn_user
 from clusterica.optim._progress import Progress
 
 
@@ -37,6 +40,14 @@ class LoopResult(NamedTuple):
     n_iter: int
     converged: bool
     stopped: bool
+
+    def warn_if_unfinished(self, estimator: Any, advice: str = "raise max_iter or tol") -> None:
+        """Warn if the loop neither converged nor was stopped by a callback."""
+        if not (self.converged or self.stopped):
+            warn_user(
+                f"{type(estimator).__name__} did not converge in {self.n_iter} iterations; {advice}",
+                ConvergenceWarning,
+            )
 
 
 def iterate(
