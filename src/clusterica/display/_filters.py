@@ -154,9 +154,9 @@ def to_pixels(rows: np.ndarray, *, whitener: Any, show: str) -> np.ndarray:
     _check_show(show)
     if show == "whitened":
         return turned_to_zca(rows, whitener)
-    if show == "patterns":
-        return rows @ to_host(whitener.dewhitening_).T
-    return rows @ to_host(whitener.whitening_)
+    back = whitener.dewhitening_.T if show == "patterns" else whitener.whitening_
+    pixels: np.ndarray = rows @ to_host(back)
+    return pixels
 
 
 def _check_show(show: str) -> None:

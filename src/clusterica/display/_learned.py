@@ -121,4 +121,5 @@ def turned_to_zca(rows: np.ndarray, whitener: Any) -> np.ndarray:
         return rows
     back = np.asarray(to_host(whitener.dewhitening_), dtype=np.float64)
     U, _, Vt = np.linalg.svd(back, full_matrices=False)
-    return rows @ (U @ Vt).T
+    turned: np.ndarray = rows @ (U @ Vt).T
+    return turned

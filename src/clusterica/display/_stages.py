@@ -166,9 +166,10 @@ def _explained(rows: np.ndarray, filters: np.ndarray) -> np.ndarray:
     """Return each row as a multiple of the one filter that is nearest to its line."""
     lengths = np.linalg.norm(filters, axis=1, keepdims=True)
     unit = np.divide(filters, lengths, out=np.zeros_like(filters), where=lengths > 0)
-    gains = rows @ unit.T
+    gains: np.ndarray = rows @ unit.T
     best = np.abs(gains).argmax(axis=1)
-    return gains[np.arange(len(rows)), best, np.newaxis] * unit[best]
+    explained: np.ndarray = gains[np.arange(len(rows)), best, np.newaxis] * unit[best]
+    return explained
 
 
 def _greys(rows: Mapping[str, np.ndarray]) -> list[np.ndarray]:

@@ -102,7 +102,8 @@ def _to_unit_range(rows: np.ndarray, *, scale: str) -> np.ndarray:
     """Map each value w to 1/2 + w / (2 peak); a filter of zeros is grey all over."""
     size = np.abs(rows)
     peak = size.max(axis=1, keepdims=True) if scale == "each" else size.max(keepdims=True)
-    return 0.5 + 0.5 * np.divide(rows, peak, out=np.zeros_like(rows), where=peak > 0)
+    unit: np.ndarray = np.divide(rows, peak, out=np.zeros_like(rows), where=peak > 0)
+    return 0.5 + 0.5 * unit
 
 
 def _check(rows: np.ndarray, *, scale: str, pad: int, n_columns: int | None) -> None:

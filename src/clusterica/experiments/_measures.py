@@ -31,7 +31,8 @@ def low_frequency_share(filters: np.ndarray, *, cutoff: float = 0.125) -> np.nda
     energy = np.abs(np.fft.fft2(filters.reshape(-1, side, side))) ** 2
     along = np.fft.fftfreq(side)
     low = np.hypot(along[:, np.newaxis], along) <= cutoff
-    return energy[:, low].sum(axis=1) / energy.sum(axis=(1, 2))
+    share: np.ndarray = energy[:, low].sum(axis=1) / energy.sum(axis=(1, 2))
+    return share
 
 
 def orientation_share(filters: np.ndarray) -> np.ndarray:
@@ -58,7 +59,8 @@ def orientation_share(filters: np.ndarray) -> np.ndarray:
     mixed = (edge[:, np.newaxis] & (along != 0)) | (edge & (along[:, np.newaxis] != 0))
     doubled[mixed] = doubled[mixed].real
     energy[:, 0, 0] = 0
-    return np.abs((energy * doubled).sum(axis=(1, 2))) / energy.sum(axis=(1, 2))
+    share: np.ndarray = np.abs((energy * doubled).sum(axis=(1, 2))) / energy.sum(axis=(1, 2))
+    return share
 
 
 def mean_absolute_cosine(rows: np.ndarray) -> float:
@@ -91,7 +93,8 @@ def excess_kurtosis(responses: np.ndarray) -> np.ndarray:
     -------
     ndarray of shape (n_filters,)
     """
-    return stats.kurtosis(responses.astype(np.float64, copy=False), axis=0)
+    kurtosis: np.ndarray = stats.kurtosis(responses.astype(np.float64, copy=False), axis=0)
+    return kurtosis
 
 
 def worst_axis_angle(centers: np.ndarray, axes: np.ndarray) -> float:
@@ -130,7 +133,8 @@ def nearest_cosines(atoms: np.ndarray, found: np.ndarray) -> np.ndarray:
     ndarray of shape (n_atoms,)
     """
     lines, unit = (M / np.linalg.norm(M, axis=1, keepdims=True) for M in (atoms, found))
-    return np.abs(lines @ unit.T).max(axis=1)
+    nearest: np.ndarray = np.abs(lines @ unit.T).max(axis=1)
+    return nearest
 
 
 class Match(NamedTuple):

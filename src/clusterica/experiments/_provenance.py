@@ -81,7 +81,7 @@ def device_name(ctx: Context) -> str:
 
         device = torch.device(ctx.device)
         if device.type == "cuda":
-            return torch.cuda.get_device_name(device)
+            return str(torch.cuda.get_device_name(device))
     return f"{_processor()}, {len(os.sched_getaffinity(0))} cores" if _LINUX else _processor()
 
 

@@ -159,25 +159,25 @@ class Reader:
                 "give load(path, device='cpu')"
             ) from error
 
-    def _scalar(self, value: dict[str, Any]) -> np.generic:
+    def _scalar(self, value: dict[str, Any]) -> Any:
         return np.dtype(value["dtype"]).type(self.read(value["scalar"]))
 
     def _float(self, value: dict[str, Any]) -> float:
         return float(value["float"])
 
-    def _dtype(self, value: dict[str, Any]) -> np.dtype:
+    def _dtype(self, value: dict[str, Any]) -> Any:
         return np.dtype(value["dtype"])
 
-    def _list(self, value: dict[str, Any]) -> list:
+    def _list(self, value: dict[str, Any]) -> list[Any]:
         return [self.read(item) for item in value["list"]]
 
-    def _tuple(self, value: dict[str, Any]) -> tuple:
+    def _tuple(self, value: dict[str, Any]) -> tuple[Any, ...]:
         return tuple(self.read(item) for item in value["tuple"])
 
-    def _dict(self, value: dict[str, Any]) -> dict:
+    def _dict(self, value: dict[str, Any]) -> dict[Any, Any]:
         return {self.read(k): self.read(v) for k, v in value["dict"]}
 
-    def _named(self, value: dict[str, Any]) -> tuple:
+    def _named(self, value: dict[str, Any]) -> tuple[Any, ...]:
         cls = self._class_of(value["named"], ("clusterica.",))
         if not (issubclass(cls, tuple) and hasattr(cls, "_fields")):
             raise ValueError(f"{self._source} names {value['named']}, which is no named tuple")

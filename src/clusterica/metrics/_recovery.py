@@ -182,4 +182,5 @@ def unit_rows(name: str, values: Any) -> np.ndarray:
             "leave it out."
         )
     M = M / largest
-    return M / np.linalg.norm(M, axis=1, keepdims=True)
+    unit: np.ndarray = M / np.linalg.norm(M, axis=1, keepdims=True)
+    return unit

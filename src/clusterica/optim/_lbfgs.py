@@ -27,6 +27,9 @@ _TINY = np.finfo(float).tiny
 _NOISE = 1e-9  # rise of the objective, relative to its size, that is put down to rounding
 
 
+Moves = tuple[tuple[Array, Array, float], ...]  # s, y and 1 / sᵀy of each move, oldest first
+
+
 class Evaluation(NamedTuple):
     """The objective at some parameters, its gradient, and whatever the preconditioner needs."""
 
@@ -40,7 +43,7 @@ class Position(NamedTuple):
 
     params: Any
     evaluation: Evaluation
-    moves: tuple[tuple[Array, Array, float], ...] = ()
+    moves: Moves = ()
     share: float = 1.0
     """How much of the last direction was gone."""
     length: float = np.inf
@@ -149,11 +152,11 @@ class LBFGS:
         move = -(gradient / steepness) * longest
         return self._search(old.params, old.evaluation, move, shorten=_COARSE)
 
-    def _inverse_hessian(self, here: Evaluation, moves: tuple) -> Array:
+    def _inverse_hessian(self, here: Evaluation, moves: Moves) -> Array:
         """Apply the inverse second derivative to the gradient, by the two-loop recursion."""
         return two_loops(here.gradient, moves, lambda q, _: self._first_guess(q, here, moves), _dot)
 
-    def _first_guess(self, q: Array, here: Evaluation, moves: tuple) -> Array:
+    def _first_guess(self, q: Array, here: Evaluation, moves: Moves) -> Array:
         if self.precondition is not None:
             return self.precondition(q, here.extra)
         _, y, scale = moves[-1]

@@ -52,9 +52,10 @@ class Progress:
         ``fitted`` gives the attributes that make a copy of the estimator ready to predict; it is
         called only if a callback wants such a copy.
         """
-        return self._context.call_on_fit_task_end(
+        stop: bool = self._context.call_on_fit_task_end(
             estimator=self._estimator, reconstruction_attributes=fitted, **self._data
         )
+        return stop
 
 
 def fit_progress(estimator: Any, n_subtasks: int, *, X: Any = None, y: Any = None) -> Progress:

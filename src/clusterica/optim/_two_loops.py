@@ -11,7 +11,7 @@ from clusterica.arrays._namespace import Array
 def two_loops(
     gradient: Array,
     moves: Sequence[tuple[Array, Array, Any]],
-    guess: Callable[[Array, list], Array],
+    guess: Callable[[Array, list[Any]], Array],
     dot: Callable[[Array, Array], Any],
 ) -> Array:
     """Return ``H g``, H from moves s with changes y of the gradient (Nocedal and Wright, algorithm 7.4).
