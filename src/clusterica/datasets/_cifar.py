@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from clusterica.datasets._checks import check_choice
 from clusterica.datasets._download import unpack_tar
 from clusterica.datasets._files import (
     DataFile,
     Download,
     Release,
-    check_choice,
     check_labels,
     file_sizes,
     find_release,

@@ -282,12 +282,6 @@ def first_stored(where: Path, names: Sequence[str]) -> str | None:
         raise ValueError(f"{where} is not a whole tar archive ({error}). Get it again.") from error
 
 
-def check_choice(name: str, value: object, allowed: Sequence[str]) -> None:
-    """Refuse a value that is not one of those allowed."""
-    if value not in allowed:
-        raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(map(repr, allowed))}.")
-
-
 def check_labels(file: DataFile, labels: np.ndarray, *, first: int, last: int) -> np.ndarray:
     """Return labels counted from 0, and refuse a file with others than ``first`` to ``last``."""
     wrong = np.flatnonzero((labels < first) | (labels > last))
