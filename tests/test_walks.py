@@ -93,10 +93,10 @@ def name_of(frame):
 
 
 def was_handed_down(code, caller):
-    """Whether the caller got the function as a value: a callback, which is what storeys are there for.
+    """Whether the caller got the function itself as a value, that is, as a callback.
 
-    A callback is an argument of the caller, a name that it encloses, or an attribute of its ``self``. A method
-    that it looks up on an object from above is none: then it knows what stands above it.
+    A callback is an argument or a closure variable of the caller, or an attribute of its ``self``. A method
+    that the caller looks up on an object of a higher package is not: the caller has to know that package.
     """
     values = dict(caller.f_locals)
     values |= getattr(values.get("self"), "__dict__", {})
@@ -107,9 +107,10 @@ def code_of(value):
     """Return the code of a function, method, partial or object that can be called, or None."""
     while isinstance(value, functools.partial):
         value = value.func
-    if not inspect.isroutine(value):
-        value = getattr(type(value), "__call__", None)
-    return getattr(inspect.unwrap(value) if callable(value) else None, "__code__", None)
+    if not callable(value):
+        return None
+    function = value if inspect.isroutine(value) else type(value).__call__
+    return getattr(inspect.unwrap(function), "__code__", None)
 
 
 def fit_rows():

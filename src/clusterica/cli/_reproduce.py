@@ -26,8 +26,8 @@ def list_experiments() -> None:
             table.add_row(entry.name, escape(entry.title), _time(entry), escape(entry.needs) or "-")
         console.print(table)
     console.print(
-        "\nThe times are those of full runs; --quick takes a minute or two at most. Give the folder of a data "
-        "set with --data, and run on a GPU with --device cuda."
+        "\nThe times are those of full runs; --quick takes a minute or two at most. "
+        "Give the folder of a data set with --data, and run on a GPU with --device cuda."
     )
 
 
