@@ -167,8 +167,8 @@ def _draw_gabors(size: int, count: int, rng: np.random.Generator) -> np.ndarray:
     right = np.arange(size) - spot[1]
     across = right * np.cos(angle) + down * np.sin(angle)
     along = down * np.cos(angle) - right * np.sin(angle)
-    # The envelope is 0.4 wavelengths wide across the stripes and 1.5 times as long along them: two or three
-    # stripes, as in the filters that are learned from photographs.
+    # The envelope has a deviation of 0.4 wavelengths across the stripes, so that about one and a half waves
+    # are visible, and is 1.5 times as long along them.
     width = 0.4 / frequency
     envelope = np.exp(-(across**2 + (along / 1.5) ** 2) / (2 * width**2))
     D = (envelope * np.cos(2 * np.pi * frequency * across + phase)).reshape(count, -1)

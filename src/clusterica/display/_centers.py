@@ -67,7 +67,7 @@ class CentersDisplay:
         X : array of shape (n_samples, 2)
             Rows to show.
         max_points : int, default=3000
-            The most rows to draw; of more, every so-many-th is drawn.
+            Maximum number of rows to draw; of more, an evenly spaced subset is drawn.
         length : float, default=None
             Length of the arrows, for centroids that are directions. By default an arrow ends at
             its centroid.
@@ -99,7 +99,7 @@ class CentersDisplay:
         ax : matplotlib Axes, default=None
             Where to draw; a new figure by default.
         max_points : int, default=3000
-            The most rows to draw; of more, every so-many-th is drawn.
+            Maximum number of rows to draw; of more, an evenly spaced subset is drawn.
         length : float, default=None
             Length of the arrows; by default an arrow ends at its centroid.
         title : str, default=None

@@ -66,7 +66,7 @@ class ClusterSizesDisplay:
         estimator : object
             A clusterer with ``counts_`` or ``labels_``, or image features that learned with one.
         region : int, default=0
-            The region whose filters are meant, if image features have several.
+            Index of the region, if image features have filters for several regions.
         title : str, default=None
             Title of the axes, by default the share of near-empty clusters.
         ax : matplotlib Axes, default=None
