@@ -74,7 +74,7 @@ def test_other_settings_are_refused(table, tmp_path):
     with pytest.raises(ValueError, match=r"seed was 0 and is now 1.*--fresh"):
         run("T0-long", output=tmp_path, seed=1)
     table[1]["size"] = 4
-    with pytest.raises(ValueError, match="size is 3 there and 4 here"):
+    with pytest.raises(ValueError, match="size was 3 and is now 4"):
         run("T0-long", output=tmp_path, rows=("b",))
     assert (tmp_path / "T0-long.json").read_text() == before
 

@@ -86,18 +86,13 @@ def photo_patches(
     patches = np.empty((n_patches, patch_size * patch_size * photos[0].shape[2]), np.float32)
     for index, photo in enumerate(photos):
         rows = np.flatnonzero(which == index)
-        patches[rows] = _cut(photo, spot[rows, 1:], patch_size=patch_size)
+        free = np.array(photo.shape[:2]) - patch_size + 1
+        top, left = (spot[rows, 1:] * free).astype(np.intp).T
+        windows = np.lib.stride_tricks.sliding_window_view(photo, (patch_size, patch_size), (0, 1))
+        # A window is (channels, p, p); a flattened patch keeps the channels of a pixel together.
+        cut = windows[top, left].transpose(0, 2, 3, 1)
+        patches[rows] = cut.reshape(len(rows), patches.shape[1])
     return patches
-
-
-def _cut(photo: np.ndarray, spot: np.ndarray, *, patch_size: int) -> np.ndarray:
-    """Cut the patches whose upper left corners lie at the shares ``spot`` of the free range."""
-    free = np.array(photo.shape[:2]) - patch_size + 1
-    top, left = (spot * free).astype(np.intp).T
-    windows = np.lib.stride_tricks.sliding_window_view(photo, (patch_size, patch_size), axis=(0, 1))
-    # A window is (channels, p, p); a flattened patch keeps the channels of a pixel together.
-    patches: np.ndarray = windows[top, left].transpose(0, 2, 3, 1)
-    return patches.reshape(len(spot), patch_size * patch_size * photo.shape[2])
 
 
 def _load_photos(*, color: bool) -> list[np.ndarray]:

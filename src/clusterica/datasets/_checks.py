@@ -8,13 +8,13 @@ from typing import Any
 
 
 def check_choice(name: str, value: object, allowed: Sequence[str]) -> None:
-    """Refuse a value that is not one of those allowed."""
+    """Raise an error if a value is not one of those allowed."""
     if value not in allowed:
         raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(map(repr, allowed))}.")
 
 
 def check_count(name: str, value: Any, *, largest: int | None = None, what: str = "") -> None:
-    """Refuse a value that is not a whole number from 1 to ``largest``, which is ``what``."""
+    """Raise an error if a value is not a whole number from 1 to ``largest``, which is ``what``."""
     if is_count(value) and (largest is None or value <= largest):
         return
     rule = "of at least 1" if largest is None else f"from 1 to {largest}, {what}"

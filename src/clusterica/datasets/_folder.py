@@ -49,7 +49,7 @@ def load_image_folder(
     """Read a folder of class folders of images, or a folder of images.
 
     Classes are numbered in the order of their names, and so are the images in each. Names that begin
-    with a dot are passed over; so are files beside the class folders. In a folder without
+    with a dot are skipped; so are files next to the class folders. In a folder without
     folders all files are read, without labels.
 
     Parameters
@@ -62,8 +62,8 @@ def load_image_folder(
         the two is refused.
     resize : int, (int, int) or None, default=None
         An integer scales each image, up or down, so that its longest side has this many pixels, and
-        keeps its proportions (the other side is rounded to whole pixels). A pair is the height and
-        width of all, whatever the proportions were. Scaling is bicubic, with smoothing where it shrinks
+        keeps its aspect ratio (the other side is rounded to whole pixels). A pair is the height and
+        width of all images; the aspect ratio may change. Scaling is bicubic, with smoothing where it shrinks
         (``PIL.Image.Resampling.BICUBIC``).
     on_error : {"raise", "skip"}, default="raise"
         What to do with a file that is not an image, or a damaged one, and with an empty class
@@ -166,7 +166,7 @@ def _read_classes(
     on_error: str,
     leave_out: Sequence[str],
 ) -> ImageSet:
-    """Read a folder of class folders, but for those left out."""
+    """Read a folder of class folders, except those in ``leave_out``."""
     check_choice("color", color, COLORS)
     check_choice("on_error", on_error, ("raise", "skip"))
     size = _check_resize(resize)
@@ -210,7 +210,7 @@ def _files_of(folder: Path) -> list[Path]:
 
 
 def _check_resize(resize: Any) -> int | tuple[int, int] | None:
-    """Refuse sizes that are not whole numbers of pixels."""
+    """Raise an error if a size is not a whole number of pixels."""
     if resize is None:
         return None
     sides = resize if isinstance(resize, tuple | list) else (resize,)
@@ -225,7 +225,7 @@ def _check_resize(resize: Any) -> int | tuple[int, int] | None:
 def _read_all(
     files: list[Path], *, color: str, size: int | tuple[int, int] | None, on_error: str
 ) -> list[Any]:
-    """Read pictures on several threads; with "skip", an error takes the place of a bad one."""
+    """Read images on several threads; with "skip", unreadable ones are returned as errors."""
 
     def read(file: Path) -> np.ndarray | UnreadableImageError:
         try:
@@ -242,16 +242,16 @@ def _read_all(
 
 
 def _report(problems: list[str], folder: Path) -> None:
-    """Warn once of everything that was passed over."""
+    """Warn once about everything that was skipped."""
     if not problems:
         return
     named = "; ".join(problems[:5])  # enough to see what is wrong
     rest = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
-    warnings.warn(f"Passed over in {folder}: {named}{rest}.", UserWarning, stacklevel=4)
+    warnings.warn(f"Skipped in {folder}: {named}{rest}.", UserWarning, stacklevel=4)
 
 
 def _check_channels(files: list[Path], images: list[np.ndarray]) -> None:
-    """Refuse a mixture of grey and colour."""
+    """Raise an error if grey and colour images are mixed."""
     first_of = {image.ndim: file for file, image in reversed(list(zip(files, images, strict=True)))}
     if len(first_of) > 1:
         raise ValueError(
@@ -261,7 +261,7 @@ def _check_channels(files: list[Path], images: list[np.ndarray]) -> None:
 
 
 def _stack(images: list[np.ndarray]) -> np.ndarray | list[np.ndarray]:
-    """Make one array of images of one size; the list is used up by it."""
+    """Return one array if all images have the same size, else the list, which is emptied as it is copied."""
     if len({image.shape for image in images}) > 1:
         return images
     parts = [image[np.newaxis] for image in images]

@@ -22,7 +22,6 @@ from clusterica.datasets._image_set import ImageSet
 
 SIDE = 96
 RECORD = 3 * SIDE * SIDE
-N_FOLDS = 10
 FOLDS = "fold_indices.txt"
 CLASSES = (
     *("airplane", "bird", "car", "cat", "deer"),
@@ -159,8 +158,8 @@ def _parse_folds(file: DataFile, n_images: int, *, length: int | None) -> list[n
         folds = [np.array(line.split(), dtype=np.intp) for line in lines if line.strip()]
     except ValueError as error:
         file.fail(f"holds something that is not a number ({error}). Get it again.")
-    if len(folds) != N_FOLDS:
-        file.fail(f"has {len(folds)} lines in place of {N_FOLDS}, one for each fold. Get it again.")
+    if len(folds) != 10:
+        file.fail(f"has {len(folds)} lines in place of 10, one for each fold. Get it again.")
     for number, fold in enumerate(folds):
         if length is not None and len(fold) != length:
             file.fail(f"gives fold {number} {len(fold)} images in place of {length}. Get it again.")

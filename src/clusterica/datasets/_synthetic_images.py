@@ -74,7 +74,7 @@ def make_sparse_images(
     """
     check_count("n_samples", n_samples)
     check_count("size", size)
-    check_choice("kind", kind, tuple(KINDS))
+    check_choice("kind", kind, ("pixels", "gratings", "gabors"))
     if not 0 < density <= 1:
         raise ValueError(f"density is {density!r}; it must be above 0 and at most 1.")
     if n_atoms is None:
@@ -86,7 +86,11 @@ def make_sparse_images(
             "None, or choose kind='gabors'."
         )
     rng = as_generator(random_state)
-    D = KINDS[kind](size, n_atoms, rng).astype(np.float32)
+    if kind == "pixels":
+        D = np.eye(size * size)
+    else:
+        D = _gratings(size) if kind == "gratings" else _gabors(size, n_atoms, rng)
+    D = D.astype(np.float32)
     X = _mix(n_samples, None if kind == "pixels" else D, density=density, rng=rng, size=size)
     return SparseImages(X.reshape(n_samples, size, size), D.reshape(n_atoms, size, size))
 
@@ -114,12 +118,7 @@ def _mix(
     return X
 
 
-def _pixels(size: int, n_atoms: int, rng: np.random.Generator) -> np.ndarray:
-    """Return the identity."""
-    return np.eye(size * size)
-
-
-def _gratings(size: int, n_atoms: int, rng: np.random.Generator) -> np.ndarray:
+def _gratings(size: int) -> np.ndarray:
     """Return the real Fourier basis: cos and sin of 2π(u i + v j) / size, scaled to unit length.
 
     Of the frequencies (u, v) and (-u, -v), which have the same waves, one is kept. Where they are the
@@ -139,7 +138,7 @@ def _gratings(size: int, n_atoms: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def _gabors(size: int, n_atoms: int, rng: np.random.Generator) -> np.ndarray:
-    """Draw Gabor functions and keep those that are least mixtures of others."""
+    """Draw Gabor functions and keep those that are most independent of each other."""
     from scipy.linalg import qr
     from threadpoolctl import threadpool_limits
 
@@ -180,9 +179,6 @@ def _unit_rows(D: np.ndarray) -> np.ndarray:
     lengths = np.linalg.norm(D, axis=1, keepdims=True)
     unit: np.ndarray = D / np.maximum(lengths, np.finfo(D.dtype).tiny)
     return unit
-
-
-KINDS = {"pixels": _pixels, "gratings": _gratings, "gabors": _gabors}
 
 
 def make_rectangles(

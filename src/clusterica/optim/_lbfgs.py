@@ -6,8 +6,10 @@ inverse Hessian (`precondition`), which is used until there are moves to learn f
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,10 +52,6 @@ class Position(NamedTuple):
     """Length of the last move."""
 
 
-def _added(params: Array, move: Array) -> Array:
-    return params + move
-
-
 def _dot(a: Array, b: Array) -> float:
     return float(namespace_of(a).sum(a * b))
 
@@ -94,7 +92,7 @@ class LBFGS:
     """
 
     evaluate: Callable[[Any], Evaluation]
-    retract: Callable[[Any, Array], Any] = _added
+    retract: Callable[[Any, Array], Any] = operator.add
     precondition: Callable[[Array, Any], Array] | None = None
     size: Callable[[Any], float] = _squared_length
     memory: int = 8
@@ -134,7 +132,7 @@ class LBFGS:
 
     def _from_memory(self, old: Position) -> tuple[Any, Evaluation, Array, float] | None:
         """Search along the L-BFGS direction, if it is a descent direction."""
-        move = -self._inverse_hessian(old.evaluation, old.moves)
+        move = -two_loops(old.evaluation.gradient, old.moves, partial(self._first_guess, old), _dot)
         share = 1.0 if self.memory > 0 else min(1.0, 2 * old.share)
         if not _slope(old.evaluation, move) < 0:
             return None
@@ -154,14 +152,11 @@ class LBFGS:
         move = -(gradient / steepness) * longest
         return self._search(old.params, old.evaluation, move, shorten=_FIRST_FACTOR)
 
-    def _inverse_hessian(self, here: Evaluation, moves: Moves) -> Array:
-        """Apply the inverse Hessian to the gradient, by the two-loop recursion."""
-        return two_loops(here.gradient, moves, lambda q, _: self._first_guess(q, here, moves), _dot)
-
-    def _first_guess(self, q: Array, here: Evaluation, moves: Moves) -> Array:
+    def _first_guess(self, old: Position, q: Array, shares: list[Any]) -> Array:
+        """Apply the estimate of the inverse Hessian that the two-loop recursion starts from."""
         if self.precondition is not None:
-            return self.precondition(q, here.extra)
-        _, y, scale = moves[-1]
+            return self.precondition(q, old.evaluation.extra)
+        _, y, scale = old.moves[-1]
         bend = _length(y)
         return (q / bend) / (scale * bend)
 
@@ -182,19 +177,15 @@ class LBFGS:
         noise = _NOISE * abs(here.objective)
         for _ in range(12):  # halved so often, a move is below 0.1 % of the first trial
             trial = self.retract(params, share * move)
-            there = self._evaluated(trial)
+            try:
+                there = self.evaluate(trial)
+            except OverflowError:  # too far away to have a value
+                there = Evaluation(np.inf, trial)
             # Written so that a NaN fails.
             if there.objective <= here.objective + _SUFFICIENT * share * slope + noise:
                 return trial, there, share * move, share
             share /= shorten
         return None
-
-    def _evaluated(self, trial: Any) -> Evaluation:
-        """Evaluate a trial; an overflow counts as an infinite objective."""
-        try:
-            return self.evaluate(trial)
-        except OverflowError:
-            return Evaluation(np.inf, trial)
 
 
 def _slope(here: Evaluation, move: Array) -> float:
