@@ -1,4 +1,4 @@
-"""Sizes of clusters in falling order, on a logarithmic scale: n_(1) >= n_(2) >= ... >= n_(k)."""
+"""Sizes of clusters in decreasing order, on a logarithmic scale: n_(1) >= n_(2) >= ... >= n_(k)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ClusterSizesDisplay:
-    """Sizes of clusters from the largest to the smallest, with those near-empty marked.
+    """Sizes of clusters from the largest to the smallest, with nearly empty ones marked.
 
     A cluster is near-empty if it holds one row, or less than a hundredth of the mean size. Many such
     clusters mean that whitening or normalisation are badly set, that there are too many features, or
