@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import os
 import pickle
 from pathlib import Path
@@ -24,9 +25,9 @@ from clusterica.datasets._files import (
 )
 from clusterica.datasets._image_set import ImageSet, join_and_free
 
-SIDE = 32
-PIXELS = 3 * SIDE * SIDE
-RECORD = 1 + PIXELS
+PLANES = (3, 32, 32)  # channels, rows, columns
+PIXELS = math.prod(PLANES)
+RECORD = 1 + PIXELS  # bytes of a label and an image
 IMAGES_IN_FILE = 10_000
 CLASSES = (
     *("airplane", "automobile", "bird", "cat", "deer"),
@@ -121,7 +122,7 @@ def load_cifar10(
     if download and where.is_dir() and binary:
         where = find_release(CIFAR10, where, needs=names, download=True)
     rows, labels = (_read_binary if binary else _read_pickles)(where, names, verify=verify)
-    images = rows.reshape(len(rows), 3, SIDE, SIDE).transpose(0, 2, 3, 1)
+    images = rows.reshape(len(rows), *PLANES).transpose(0, 2, 3, 1)
     return ImageSet(images, labels, CLASSES)
 
 

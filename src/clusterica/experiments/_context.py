@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
-# progress(items, description) yields the items and shows a progress bar with the description.
-Progress = Callable[[Collection[Any], str], Iterable[Any]]
+# track(items, description) yields the items and shows a progress bar with the description.
+Track = Callable[[Collection[Any], str], Iterable[Any]]
 
 
 class Store(Protocol):
@@ -52,7 +52,7 @@ class Context:
     output: Path = Path(".")
     seed: int = 0
     callbacks: tuple[Any, ...] = ()
-    progress: Progress | None = None
+    progress: Track | None = None
     data: Path | None = None
     device: str | None = None
     store: Store | None = None

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from clusterica.display import check_matplotlib
-from clusterica.experiments._context import Context, Progress
+from clusterica.experiments._context import Context, Track
 from clusterica.experiments._parts import PartStore, write_json
 from clusterica.experiments._provenance import Commit, provenance, source_commit
 from clusterica.experiments._registry import Experiment, find
@@ -45,7 +45,7 @@ def run(
     output: str | Path = ".",
     seed: int = 0,
     callbacks: tuple[Any, ...] = (),
-    progress: Progress | None = None,
+    progress: Track | None = None,
     data: str | Path | None = None,
     device: str | None = None,
     rows: tuple[str, ...] = (),
