@@ -1,6 +1,6 @@
 """
-Centroids point along heavy tails
-=================================
+Centroids of heavy-tailed data
+==============================
 
 Rows with two independent, heavy-tailed coordinates lie mostly near the axes. Two centroids that
 have to explain each row by a multiple of one of them turn towards the tails, although there are no

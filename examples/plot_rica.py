@@ -1,6 +1,6 @@
 r"""
-Filters that reconstruct, alone and in neighbourhoods
-=====================================================
+RICA with and without pooling
+=============================
 
 Reconstruction ICA (RICA) replaces the orthogonal filters of ICA by a cost: codes :math:`W x` should be
 sparse, and :math:`W^\top W x` should be x again. So there may be more filters than pixels. With pooling,

@@ -46,6 +46,11 @@ def pytest_report_header(config):
     return f"fresh draws: repeat them with --fresh-seed={config.fresh_seed}"
 
 
+def pytest_terminal_summary(terminalreporter, exitstatus, config):
+    if exitstatus == pytest.ExitCode.TESTS_FAILED:  # the header may be far up, and -q hides it
+        terminalreporter.write_line(pytest_report_header(config))
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item):
     """Seed ``default_rng()`` by the run and the test, so that fresh draws can be repeated."""

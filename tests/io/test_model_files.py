@@ -251,6 +251,12 @@ def test_every_estimator_is_tried():
     assert found - elsewhere <= set(MODELS)
 
 
+def test_files_name_public_packages(X, tmp_path):
+    """A model file must outlive the private module of a class."""
+    path = clusterica.save(KMeans(2, random_state=0).fit(X), tmp_path / "m.safetensors")
+    assert b"clusterica.cluster:KMeans" in path.read_bytes()
+
+
 # --- What can't be held -----------------------------------------------------------------------------
 
 
@@ -308,7 +314,7 @@ def model_file(X, tmp_path):
 @pytest.mark.parametrize("keep", [0, 4, 100, -1])
 def test_a_file_that_was_cut_short(model_file, keep):
     model_file.write_bytes(model_file.read_bytes()[:keep])
-    with pytest.raises(ValueError, match=r"m\.safetensors is not a model file.*cut short"):
+    with pytest.raises(ValueError, match=r"m\.safetensors is not a model file.*truncated"):
         clusterica.load(model_file)
 
 
@@ -322,7 +328,7 @@ def test_a_file_of_something_else(tmp_path):
         clusterica.load(tmp_path)
     safetensors.numpy.save_file({"a": np.ones(3)}, tmp_path / "other")
     with pytest.raises(
-        ValueError, match=r"is a safetensors file, but no model that clusterica\.save"
+        ValueError, match=r"is a safetensors file, but it was not written by clusterica\.save"
     ):
         clusterica.load(tmp_path / "other")
 
@@ -347,7 +353,7 @@ def test_places_that_take_no_file(X, tmp_path):
     model = Whitener().fit(X)
     with pytest.raises(OSError, match="is a folder; give the name of a file"):
         clusterica.save(model, tmp_path)
-    with pytest.raises(OSError, match=r"absent, which is not there; give the name of a file"):
+    with pytest.raises(OSError, match=r"absent, which does not exist; give the name of a file"):
         clusterica.save(model, tmp_path / "absent" / "m")
     assert not list(tmp_path.iterdir())
 

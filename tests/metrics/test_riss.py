@@ -177,11 +177,11 @@ def test_a_clusterer_with_another_number_of_centroids():
     ("settings", "message"),
     [
         ({"n_features": 0}, "n_features is 0"),
-        ({"n_samples": 3}, "n_samples is 3.*at least 4; give at least a row a centroid"),
+        ({"n_samples": 3}, "n_samples is 3.*at least 4; give at least one row for each centroid"),
         ({"n_draws": 0}, "n_draws is 0"),
         ({"n_draws": 2.5}, "n_draws is 2.5"),
-        ({"source": "gauss"}, "^source is 'gauss'.*gaussian"),
-        ({"source": stats.laplace}, "^source is .*with its parameters"),
+        ({"source": "gauss"}, "sources is 'gauss'.*gaussian"),
+        ({"source": stats.laplace}, "sources is .*with its parameters"),
         ({"source": "t", "df": -1}, "df is -1"),
     ],
 )

@@ -1,16 +1,42 @@
-"""Random p-by-p patches of two photographs: x = photo[i:i+p, j:j+p], one flattened patch a row."""
+"""Data that comes with scikit-learn: handwritten digits, and random patches photo[i:i+p, j:j+p]."""
 
 from __future__ import annotations
 
-import numbers
 from typing import Any
 
 import numpy as np
 
 from clusterica.arrays import as_generator
+from clusterica.datasets._checks import check_count
+from clusterica.datasets._image_set import ImageSet
 
 # Weights of red, green and blue in the luminance (ITU-R BT.601).
 LUMINANCE = np.array([0.299, 0.587, 0.114], dtype=np.float32)
+
+
+def load_digits_images() -> ImageSet:
+    """Return scikit-learn's handwritten digits as images.
+
+    scikit-learn gives them in levels from 0 to 16. Here they are scaled to whole numbers from 0 to 255,
+    the range of photographs, for which the defaults of this library are meant. Nothing is downloaded.
+
+    Returns
+    -------
+    ImageSet
+        ``images`` of shape (1797, 8, 8).
+
+    Examples
+    --------
+    >>> from clusterica.datasets import load_digits_images
+    >>> digits = load_digits_images()
+    >>> digits.images.shape, int(digits.images.max())
+    ((1797, 8, 8), 255)
+    """
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    images = np.rint(digits.images * (255 / 16)).astype(np.uint8)
+    return ImageSet(images, digits.target.astype(np.int64), tuple(map(str, digits.target_names)))
 
 
 def photo_patches(
@@ -49,8 +75,9 @@ def photo_patches(
     (1000, 64)
     """
     photos = _load_photos(color=color)
-    _check_whole("n_patches", n_patches, largest=None)
-    _check_whole("patch_size", patch_size, largest=min(min(p.shape[:2]) for p in photos))
+    check_count("n_patches", n_patches)
+    smallest = min(min(photo.shape[:2]) for photo in photos)
+    check_count("patch_size", patch_size, largest=smallest, what="the height of the photographs")
     rng = as_generator(random_state)
 
     # One draw a patch, in the order of the rows: the first m of n patches do not depend on n.
@@ -59,21 +86,13 @@ def photo_patches(
     patches = np.empty((n_patches, patch_size * patch_size * photos[0].shape[2]), np.float32)
     for index, photo in enumerate(photos):
         rows = np.flatnonzero(which == index)
-        patches[rows] = _cut(photo, spot[rows, 1:], patch_size=patch_size)
+        free = np.array(photo.shape[:2]) - patch_size + 1
+        top, left = (spot[rows, 1:] * free).astype(np.intp).T
+        windows = np.lib.stride_tricks.sliding_window_view(photo, (patch_size, patch_size), (0, 1))
+        # A window is (channels, p, p); a flattened patch keeps the channels of a pixel together.
+        cut = windows[top, left].transpose(0, 2, 3, 1)
+        patches[rows] = cut.reshape(len(rows), patches.shape[1])
     return patches
-
-
-def _cut(photo: np.ndarray, spot: np.ndarray, *, patch_size: int) -> np.ndarray:
-    """Cut the patches whose upper left corners lie at the shares ``spot`` of the free range."""
-    free = np.array(photo.shape[:2]) - patch_size + 1
-    top, left = (spot * free).astype(np.intp).T
-    windows = np.lib.stride_tricks.sliding_window_view(photo, (patch_size, patch_size), axis=(0, 1))
-    # A window is (channels, p, p); a flattened patch keeps the channels of a pixel together.
-    return (
-        windows[top, left]
-        .transpose(0, 2, 3, 1)
-        .reshape(len(spot), patch_size * patch_size * photo.shape[2])
-    )
 
 
 def _load_photos(*, color: bool) -> list[np.ndarray]:
@@ -89,14 +108,3 @@ def _load_photos(*, color: bool) -> list[np.ndarray]:
         ) from error
     photos = [np.asarray(image, dtype=np.float32) for image in images]
     return photos if color else [(photo @ LUMINANCE)[:, :, np.newaxis] for photo in photos]
-
-
-def _check_whole(name: str, value: int, *, largest: int | None) -> None:
-    """Refuse a count that is not a whole number from 1 to ``largest``."""
-    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    if whole and value >= 1 and (largest is None or value <= largest):
-        return
-    rule = (
-        "at least 1" if largest is None else f"from 1 to {largest}, the height of the photographs"
-    )
-    raise ValueError(f"{name} is {value!r}; it must be a whole number {rule}.")

@@ -1,20 +1,14 @@
-"""Images x = Σ_j s_j d_j of sparse sources s; the atoms d are pixels, gratings or Gabors (Coates & Ng)."""
+"""Synthetic images: x = Σ_j s_j d_j of sparse sources s (Coates & Ng), and rectangles as mixing matrices."""
 
 from __future__ import annotations
 
 import math
-import numbers
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from clusterica.arrays import as_generator
-
-BLOCK = 2**22  # coefficients drawn at a time
-CANDIDATES = 8  # Gabor functions drawn for each one that is used
-LOWEST, HIGHEST = 0.1, 0.5  # spatial frequency of Gabor functions, in cycles a pixel
-SPREAD = 0.4  # deviation of the envelope across the stripes, in wavelengths
-ELONGATION = 1.5  # deviation along the stripes by that across them
+from clusterica.datasets._checks import check_choice, check_count
 
 
 class SparseImages(NamedTuple):
@@ -78,22 +72,25 @@ def make_sparse_images(
     >>> images.shape, dictionary.shape
     ((100, 8, 8), (64, 8, 8))
     """
-    _check_whole("n_samples", n_samples)
-    _check_whole("size", size)
-    if kind not in KINDS:
-        raise ValueError(f"kind is {kind!r}; it must be one of {', '.join(map(repr, KINDS))}.")
+    check_count("n_samples", n_samples)
+    check_count("size", size)
+    check_choice("kind", kind, ("pixels", "gratings", "gabors"))
     if not 0 < density <= 1:
         raise ValueError(f"density is {density!r}; it must be above 0 and at most 1.")
     if n_atoms is None:
         n_atoms = size * size
-    _check_whole("n_atoms", n_atoms)
+    check_count("n_atoms", n_atoms)
     if kind != "gabors" and n_atoms != size * size:
         raise ValueError(
             f"n_atoms is {n_atoms}, but {kind} of {size} by {size} images are {size * size} atoms; leave it "
             "None, or choose kind='gabors'."
         )
     rng = as_generator(random_state)
-    D = KINDS[kind](size, n_atoms, rng).astype(np.float32)
+    if kind == "pixels":
+        D = np.eye(size * size)
+    else:
+        D = _gratings(size) if kind == "gratings" else _gabors(size, n_atoms, rng)
+    D = D.astype(np.float32)
     X = _mix(n_samples, None if kind == "pixels" else D, density=density, rng=rng, size=size)
     return SparseImages(X.reshape(n_samples, size, size), D.reshape(n_atoms, size, size))
 
@@ -106,11 +103,11 @@ def _mix(
     rng: np.random.Generator,
     size: int,
 ) -> np.ndarray:
-    """Draw ``X = S D`` block by block, so that S never exists as a whole; no D is the identity."""
+    """Draw ``X = S D`` block by block, so that S is never in memory as a whole; None is the identity."""
     n_atoms = size * size if D is None else len(D)
     X = np.empty((n_samples, size * size), np.float32)
     scale = math.sqrt(0.5 / density)  # a Laplace law has variance 2 scale²
-    step = max(1, BLOCK // n_atoms)
+    step = max(1, 2**22 // n_atoms)  # 32 MiB of coefficients at a time
     for start in range(0, n_samples, step):
         rows = min(step, n_samples - start)
         S = rng.laplace(scale=scale, size=(rows, n_atoms))
@@ -121,12 +118,7 @@ def _mix(
     return X
 
 
-def _pixels(size: int, n_atoms: int, rng: np.random.Generator) -> np.ndarray:
-    """Return the identity."""
-    return np.eye(size * size)
-
-
-def _gratings(size: int, n_atoms: int, rng: np.random.Generator) -> np.ndarray:
+def _gratings(size: int) -> np.ndarray:
     """Return the real Fourier basis: cos and sin of 2π(u i + v j) / size, scaled to unit length.
 
     Of the frequencies (u, v) and (-u, -v), which have the same waves, one is kept. Where they are the
@@ -142,12 +134,11 @@ def _gratings(size: int, n_atoms: int, rng: np.random.Generator) -> np.ndarray:
                 atoms.append(np.cos(phase))
             if (u, v) < mirror:
                 atoms.append(np.sin(phase))
-    D = np.array(atoms).reshape(size * size, size * size)
-    return D / np.linalg.norm(D, axis=1, keepdims=True)
+    return _unit_rows(np.array(atoms).reshape(size * size, size * size))
 
 
 def _gabors(size: int, n_atoms: int, rng: np.random.Generator) -> np.ndarray:
-    """Draw Gabor functions and keep those that are least mixtures of others."""
+    """Draw Gabor functions and keep those that are most independent of each other."""
     from scipy.linalg import qr
     from threadpoolctl import threadpool_limits
 
@@ -155,7 +146,8 @@ def _gabors(size: int, n_atoms: int, rng: np.random.Generator) -> np.ndarray:
     missing = n_atoms
     while missing:  # one round gives at most a basis
         count = min(missing, size * size)
-        drawn = _draw_gabors(size, CANDIDATES * size * size, rng)
+        # Eight candidates for each place in a basis keep the condition number near 30 for 16 x 16 pixels.
+        drawn = _draw_gabors(size, 8 * size * size, rng)
         with threadpool_limits(1):  # many small steps, in which threads wait for each other
             _, order = qr(drawn.T, mode="r", pivoting=True)
         chosen.append(drawn[np.sort(order[:count])])
@@ -167,24 +159,78 @@ def _draw_gabors(size: int, count: int, rng: np.random.Generator) -> np.ndarray:
     """Draw Gabor functions of unit length at random, of shape (count, size * size)."""
     spot = rng.uniform(-0.5, size - 0.5, (2, count, 1, 1))
     angle = rng.uniform(0, np.pi, (count, 1, 1))
-    # Uniform in octaves: no scale is preferred.
-    frequency = np.exp(rng.uniform(math.log(LOWEST), math.log(HIGHEST), (count, 1, 1)))
+    # From 0.1 cycles a pixel to 0.5, the most that pixels carry; uniform in octaves, to prefer no scale.
+    frequency = np.exp(rng.uniform(math.log(0.1), math.log(0.5), (count, 1, 1)))
     phase = rng.uniform(0, 2 * np.pi, (count, 1, 1))
     down = np.arange(size)[:, np.newaxis] - spot[0]
     right = np.arange(size) - spot[1]
     across = right * np.cos(angle) + down * np.sin(angle)
     along = down * np.cos(angle) - right * np.sin(angle)
-    width = SPREAD / frequency
-    envelope = np.exp(-(across**2 + (along / ELONGATION) ** 2) / (2 * width**2))
+    # The envelope has a deviation of 0.4 wavelengths across the stripes, so that about one and a half waves
+    # are visible, and is 1.5 times as long along them.
+    width = 0.4 / frequency
+    envelope = np.exp(-(across**2 + (along / 1.5) ** 2) / (2 * width**2))
     D = (envelope * np.cos(2 * np.pi * frequency * across + phase)).reshape(count, -1)
-    # A narrow one whose zero falls on the only pixel it covers would be zero.
-    return D / np.maximum(np.linalg.norm(D, axis=1, keepdims=True), np.finfo(D.dtype).tiny)
+    return _unit_rows(D)
 
 
-KINDS = {"pixels": _pixels, "gratings": _gratings, "gabors": _gabors}
+def _unit_rows(D: np.ndarray) -> np.ndarray:
+    """Scale rows to length one; a narrow Gabor whose zero falls on the only pixel it covers stays zero."""
+    lengths = np.linalg.norm(D, axis=1, keepdims=True)
+    unit: np.ndarray = D / np.maximum(lengths, np.finfo(D.dtype).tiny)
+    return unit
 
 
-def _check_whole(name: str, value: int) -> None:
-    """Refuse a count that is not a whole number from 1."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
-        raise ValueError(f"{name} is {value!r}; it must be a whole number of at least 1.")
+def make_rectangles(
+    side: int = 10, *, n_rectangles: int | None = None, random_state: Any = None
+) -> np.ndarray:
+    """Draw a mixing matrix of rectangles, the columns linearly independent.
+
+    Height and width are drawn uniformly from 1 to ``side``, then the place among all that fit. As many
+    random rectangles as pixels almost never make an invertible matrix, so one is kept only if it
+    raises the rank of those before it.
+
+    Parameters
+    ----------
+    side : int, default=10
+        Side of the square images in pixels.
+    n_rectangles : int, default=None
+        Number of columns, at most ``side * side``; None takes so many, and the matrix is invertible.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed of the draw; an integer gives the same rectangles every time.
+
+    Returns
+    -------
+    ndarray of shape (side * side, n_rectangles)
+        Zeros and ones. Reshape a column to ``(side, side)`` to see its rectangle.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from clusterica.datasets import make_rectangles
+    >>> A = make_rectangles(4, random_state=0)
+    >>> A.shape, int(np.linalg.matrix_rank(A))
+    ((16, 16), 16)
+    """
+    check_count("side", side)
+    n = side * side if n_rectangles is None else n_rectangles
+    check_count("n_rectangles", n, largest=side * side, what="the number of pixels")
+    rng = as_generator(random_state)
+
+    A = np.empty((side * side, n))
+    Q = np.zeros((side * side, n))  # orthonormal columns of the same span; zeros add nothing
+    found = 0
+    while found < n:
+        height, width = rng.integers(1, side, size=2, endpoint=True)
+        top, left = rng.integers(0, (side - height, side - width), endpoint=True)
+        filled = np.zeros((side, side))
+        filled[top : top + height, left : left + width] = 1
+        image = filled.ravel()
+        new = image - Q @ (Q.T @ image)
+        new -= Q @ (Q.T @ new)  # once more, against rounding
+        length = np.linalg.norm(new)
+        # A rectangle in the span of the others leaves rounding errors only, far below 1e-6 of its length.
+        if length > 1e-6 * np.linalg.norm(image):
+            A[:, found], Q[:, found] = image, new / length
+            found += 1
+    return A
