@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from clusterica.arrays._config import active_config
+from clusterica.arrays import in_order
 from clusterica.datasets._checks import check_choice, is_count
 from clusterica.datasets._download import unpack_nested_tar
 from clusterica.datasets._files import Download, Release, find_release
@@ -237,8 +236,7 @@ def _read_all(
                 f"{error}. Remove the file, or pass on_error='skip'."
             ) from error.__cause__
 
-    with ThreadPoolExecutor(active_config().n_threads) as pool:
-        return list(pool.map(read, files))
+    return list(in_order(read, ((file,) for file in files)))
 
 
 def _report(problems: list[str], folder: Path) -> None:

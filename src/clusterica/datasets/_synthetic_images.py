@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from clusterica.arrays import as_generator
+from clusterica.arrays import as_generator, one_blas_thread
 from clusterica.datasets._checks import check_choice, check_count
 
 
@@ -140,7 +140,6 @@ def _gratings(size: int) -> np.ndarray:
 def _gabors(size: int, n_atoms: int, rng: np.random.Generator) -> np.ndarray:
     """Draw Gabor functions and keep those that are most independent of each other."""
     from scipy.linalg import qr
-    from threadpoolctl import threadpool_limits
 
     chosen: list[np.ndarray] = []
     missing = n_atoms
@@ -148,7 +147,7 @@ def _gabors(size: int, n_atoms: int, rng: np.random.Generator) -> np.ndarray:
         count = min(missing, size * size)
         # Eight candidates for each place in a basis keep the condition number near 30 for 16 x 16 pixels.
         drawn = _draw_gabors(size, 8 * size * size, rng)
-        with threadpool_limits(1):  # many small steps, in which threads wait for each other
+        with one_blas_thread():  # many small steps, in which threads wait for each other
             _, order = qr(drawn.T, mode="r", pivoting=True)
         chosen.append(drawn[np.sort(order[:count])])
         missing -= count
