@@ -15,8 +15,7 @@ from clusterica.arrays import namespace_of
 from clusterica.arrays._namespace import Array
 from clusterica.ops.code import LassoCodes
 from clusterica.ops.gram_lasso import lasso_of_gram
-from clusterica.ops.kernels import DEAD, Kernel, Pull
-from clusterica.ops.linalg import unit_rows
+from clusterica.ops.kernels import DEAD, Kernel, Pull, scale_rows
 
 _ROUGH = 10  # times tol: codes with a larger gap count as not found
 
@@ -106,7 +105,7 @@ def coding_sums(
     The other parameters are those of `kernel_codes`.
     """
     xp = namespace_of(X)
-    X = unit_rows(X) if normalize else X
+    X = scale_rows(X, normalize=normalize)
     values, energies = kernel(X, W), kernel.diagonal(X)
     args = (values, energies, G)
     S, gaps = lasso_of_gram(*args, alpha=sparsity / 2, max_iter=max_iter, tol=tol)

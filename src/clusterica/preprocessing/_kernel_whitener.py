@@ -24,6 +24,7 @@ from clusterica.arrays import (
 )
 from clusterica.arrays._namespace import Array
 from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
+from clusterica.kernels import KERNEL_NAMES, Kernel, make_kernel
 from clusterica.ops.kernel_pca import (
     Landmarks,
     feature_moments,
@@ -31,13 +32,8 @@ from clusterica.ops.kernel_pca import (
     landmark_root,
     landmark_values,
 )
-from clusterica.ops.kernels import KERNEL_NAMES, Kernel
+from clusterica.ops.kernels import scale_rows
 from clusterica.ops.whiten import spectrum, whiten_by_spectrum
-from clusterica.preprocessing._kernel_rows import (
-    check_directions,
-    draw_rows,
-    kernel_for,
-)
 
 _FEWEST_LANDMARKS = 1000
 
@@ -58,14 +54,15 @@ class KernelWhitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         "rbf" (:math:`e^{-\gamma \|x - y\|^2}`), "polynomial" (:math:`(1 + x^\top y)^3`), "inverse-distance"
         (:math:`1 / (1 + \|x - y\|)`), "inverse-square-distance" (:math:`1 / (1 + \|x - y\|^2)`),
         "histogram-intersection" (:math:`\sum_i \min(e^{x_i}, e^{y_i})`), or an object that
-        :func:`~clusterica.ica.check_kernel` accepts. Named ones without :math:`k(x, x) = 1` are normalised.
+        :func:`~clusterica.kernels.check_kernel` accepts. Named ones without :math:`k(x, x) = 1` are
+        normalised.
     gamma : float or "median", default="median"
         The :math:`\gamma` of "rbf"; "median" is one over the median squared distance of random pairs of rows.
     n_landmarks : int or None, default=None
         Number of landmarks, drawn at random from the rows; at least n_components. None is 1000, or twice
         n_components if that is more, or all rows if there are less. With all rows it is exact kernel PCA.
     normalize : bool, default=True
-        Whether to scale rows to unit length first. fit then refuses rows of zeros; transform lets them be.
+        Whether to scale rows to unit length first. Rows of zeros stay zero.
     random_state : int, RandomState, Generator or None, default=None
         Seed of the landmarks and of the pairs, the same on every device.
 
@@ -94,6 +91,7 @@ class KernelWhitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     See Also
     --------
     clusterica.ica.KernelICA : Looks for independent components of these.
+    clusterica.rica.RICA : In a pipeline after this, kernel RICA with whitening.
     clusterica.preprocessing.Whitener : Whitening of the rows themselves.
 
     Notes
@@ -161,11 +159,10 @@ class KernelWhitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         n = self._count_landmarks(rows)
         rng = as_generator(self.random_state)
         with worker_pool():
-            if self.normalize:
-                check_directions(rows)
+            drawn = rows.take(np.sort(rng.choice(rows.n_rows, size=n, replace=False)))
             # In float64, so that the square root of the inverse keeps what it can.
-            L = draw_rows(rows, n, rng, normalize=self.normalize).astype(np.float64)
-            self.kernel_ = kernel_for(self.kernel, self.gamma, L, rng)
+            L = scale_rows(drawn, normalize=self.normalize).astype(np.float64)
+            self.kernel_ = make_kernel(self.kernel, gamma=self.gamma, rows=L, rng=rng)
             self._learn(rows, L, landmark_root(self.kernel_, L, rows.dtype))
         return self
 

@@ -26,6 +26,7 @@ from clusterica.arrays import (
 from clusterica.arrays._namespace import Array
 from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
 from clusterica.cluster import KMeans
+from clusterica.kernels import KERNEL_NAMES, Kernel, Normalized, make_kernel
 from clusterica.ops.kernel_coding import (
     CodingSums,
     basis_pull,
@@ -34,7 +35,7 @@ from clusterica.ops.kernel_coding import (
     kernel_codes,
     metric,
 )
-from clusterica.ops.kernels import KERNEL_NAMES, MUCH_DEAD, Kernel, Normalized, gram
+from clusterica.ops.kernels import MUCH_DEAD, gram, scale_rows
 from clusterica.ops.linalg import unit_rows
 from clusterica.optim import (
     LBFGS,
@@ -44,11 +45,6 @@ from clusterica.optim import (
     Progress,
     fit_progress,
     iterate,
-)
-from clusterica.preprocessing._kernel_rows import (
-    check_directions,
-    draw_rows,
-    kernel_for,
 )
 
 # Codes are found this much better than the basis, so that the search along a line is not led by their error.
@@ -78,14 +74,14 @@ class KernelSparseCoding(
         "rbf" (:math:`e^{-\gamma \|x - y\|^2}`), "polynomial" (:math:`(1 + x^\top y)^3`), "inverse-distance"
         (:math:`1 / (1 + \|x - y\|)`), "inverse-square-distance" (:math:`1 / (1 + \|x - y\|^2)`),
         "histogram-intersection" (:math:`\sum_i \min(e^{x_i}, e^{y_i})`), or an object that
-        :func:`~clusterica.ica.check_kernel` accepts. Kernels without :math:`k(x, x) = 1` are normalised: a
-        long :math:`\phi(w)` would make its codes, and so the penalty, as small as one likes.
+        :func:`~clusterica.kernels.check_kernel` accepts. Kernels without :math:`k(x, x) = 1` are normalised:
+        a long :math:`\phi(w)` would make its codes, and so the penalty, as small as one likes.
     gamma : float or "median", default="median"
         The :math:`\gamma` of "rbf"; "median" is one over the median squared distance of random pairs of rows.
     sparsity : float, default=0.1
         The :math:`\lambda`. Codes are zero for all rows if it is 2 or more.
     normalize : bool, default=True
-        Whether to scale rows to unit length first. fit then refuses rows of zeros; transform lets them be.
+        Whether to scale rows to unit length first. Rows of zeros stay zero.
     max_iter : int, default=100
         Maximum number of iterations of L-BFGS over the basis.
     tol : float, default=1e-4
@@ -142,7 +138,7 @@ class KernelSparseCoding(
     Examples
     --------
     >>> from sklearn.datasets import load_digits
-    >>> from clusterica.ica import KernelSparseCoding
+    >>> from clusterica.dictionaries import KernelSparseCoding
     >>> X = load_digits().data[:300]
     >>> coding = KernelSparseCoding(20, max_iter=200, random_state=0).fit(X)
     >>> S = coding.transform(X)
@@ -200,11 +196,11 @@ class KernelSparseCoding(
         n = self.n_components or rows.n_features
         rng = as_generator(self.random_state)
         with worker_pool():
-            if self.normalize:
-                check_directions(rows)
             # As many rows as K-means needs for a good start.
-            sample = draw_rows(rows, max(20_000, 100 * n), rng, normalize=self.normalize)
-            kernel = kernel_for(self.kernel, self.gamma, sample, rng)
+            size = min(rows.n_rows, max(20_000, 100 * n))
+            drawn = rows.take(np.sort(rng.choice(rows.n_rows, size=size, replace=False)))
+            sample = scale_rows(drawn, normalize=self.normalize)
+            kernel = make_kernel(self.kernel, gamma=self.gamma, rows=sample, rng=rng)
             self.kernel_ = kernel if kernel.unit_diagonal else Normalized(kernel)
             progress = fit_progress(self, 2, X=X, y=y)
             start = self._start(rows, sample, n, rng, progress)
