@@ -53,18 +53,15 @@ def _make_pooling(pooling: Any, n_codes: int) -> CodePooling:
     if isinstance(pooling, str):
         if pooling not in ("1d", "2d"):
             raise ValueError(f"pooling={pooling!r} must be '1d', '2d', groups or a pooling object")
-        # The most square grid: its shorter side is the largest divisor up to the root.
-        rows = (
-            1
-            if pooling == "1d"
-            else next(d for d in range(isqrt(n_codes), 0, -1) if n_codes % d == 0)
-        )
-        if rows == 1 or n_codes // rows <= 3:  # a grid of 3 x 3 at most would be one pool
-            shape: tuple[int, ...] = (n_codes,)
-        else:
-            shape = (rows, n_codes // rows)
+        shape: tuple[int, ...] = (n_codes,)
+        if pooling == "2d":
+            # The most square grid: its shorter side is the largest divisor up to the root.
+            rows = next(d for d in range(isqrt(n_codes), 0, -1) if n_codes % d == 0)
+            if rows > 1 and n_codes // rows > 3:  # a grid of 3 x 3 at most would be one pool
+                shape = (rows, n_codes // rows)
         pooling = TorusPooling(shape, width=3 if max(shape) > 3 else 1)
     elif not hasattr(pooling, "average"):
         pooling = GroupPooling(pooling)
-    pooling.check(n_codes)
-    return pooling
+    found: CodePooling = pooling
+    found.check(n_codes)
+    return found

@@ -36,7 +36,6 @@ from clusterica.ops.kernel_coding import (
     metric,
 )
 from clusterica.ops.kernels import MUCH_DEAD, gram, scale_rows
-from clusterica.ops.linalg import unit_rows
 from clusterica.optim import (
     LBFGS,
     Evaluation,
@@ -49,8 +48,8 @@ from clusterica.optim import (
 
 # Codes are found this much better than the basis, so that the search along a line is not led by their error.
 _SHARE_OF_TOL = 0.1
+# Most sweeps over the basis for the codes of a row, as in KernelSparseEncoder.
 _MOST_CODE_STEPS = 1000
-_LEAST_USE = 0.05  # of a basis vector in the preconditioner, relative to the mean
 
 
 class KernelSparseCoding(
@@ -146,7 +145,7 @@ class KernelSparseCoding(
     ((300, 20), True)
     """
 
-    _parameter_constraints: ClassVar[dict] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
         "kernel": [StrOptions(set(KERNEL_NAMES)), callable],
         "gamma": [Interval(Real, 0, None, closed="neither"), StrOptions({"median"})],
@@ -326,7 +325,8 @@ def _gauss_newton(gradient: np.ndarray, sums: CodingSums, *, metric: float) -> n
     By w_p that is about ``2 mean_i s_ip² |dφ(w)/dw|²``; vectors that few rows use move as if some more did.
     """
     curvature = 2 * metric * np.diag(sums.products)
-    least = max(_LEAST_USE * curvature.mean(), np.finfo(float).tiny)
+    # A basis vector that hardly any row uses would move as far as it likes.
+    least = max(0.05 * curvature.mean(), np.finfo(float).tiny)
     return gradient / np.maximum(curvature, least)[:, None]
 
 
@@ -340,7 +340,7 @@ def _codes(
     normalize: bool,
     tol: float,
 ) -> Array:
-    X = unit_rows(X) if normalize else X
+    X = scale_rows(X, normalize=normalize)
     share = _SHARE_OF_TOL * tol
     found = kernel_codes(
         X, W, G, kernel=kernel, sparsity=sparsity, max_iter=_MOST_CODE_STEPS, tol=share

@@ -166,7 +166,7 @@ class ClusterICA(
     True
     """
 
-    _parameter_constraints: ClassVar[dict] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
         "clusterer": [BaseEstimator, None],
         "whitener": [Whitener, None],

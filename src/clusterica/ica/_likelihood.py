@@ -27,16 +27,6 @@ from clusterica.ops.linalg import polar_factor
 from clusterica.ops.score import ScoreSums, score_sums
 from clusterica.optim import LBFGS, Evaluation, LoopResult, LoopState, Progress, Step, iterate
 
-# Least eigenvalue of a block of the second derivative: two Gaussian sources would have 0.
-_LEAST_CURVATURE = 0.01
-# Scales of a source at which a contrast is tried, and the quantiles of a normal variable.
-_SCALES, _LEVELS = np.logspace(-4, 4, 81), (np.arange(1000) + 0.5) / 1000
-# Filters that grow or shrink by this factor run away.
-_RUN_AWAY = 1e8
-# The last step may move the parameters by a tenth of their sampling error.
-_SHARE_OF_SAMPLING_VARIANCE = 0.01
-
-
 # --- The symmetric fixed point ----------------------------------------------------------------------
 
 
@@ -101,7 +91,8 @@ def check_density(contrast: Contrast) -> None:
     At the best scale of a source y, ``E[y G'(y)] = 1``; a bounded G never gets there, and the longer the
     filters, the larger the likelihood. It is tried on normal sources of many scales.
     """
-    y = _SCALES[:, None] * stats.norm.ppf(_LEVELS)
+    levels = (np.arange(1000) + 0.5) / 1000
+    y = np.logspace(-4, 4, 81)[:, None] * stats.norm.ppf(levels)
     with np.errstate(all="ignore"):  # at the largest scales
         reached = np.mean(y * Derivatives(*contrast(y)).first, axis=1)
     if np.nanmax(reached) < 1:
@@ -151,12 +142,12 @@ def maximize_likelihood(
     start = solver.start(np.eye(B0.shape[0]))
     state = LoopState(0, start, (start.evaluation.objective,))
     # An entry of W has a sampling variance of about 1 / 4n where sources are far from Gaussian, more
-    # where not.
-    tol = _SHARE_OF_SAMPLING_VARIANCE * len(B0) / (4 * rows.n_rows)
+    # where not. The last step may move it by a tenth of that error, a hundredth of the variance.
+    tol = 0.01 * len(B0) / (4 * rows.n_rows)
     result = iterate(solver.step, state, max_iter=max_iter, tol=tol, progress=progress)
     B = result.params.params @ B0
     growth = np.linalg.norm(B) / np.linalg.norm(B0)
-    if not 1 / _RUN_AWAY < growth < _RUN_AWAY:  # nor is NaN
+    if not 1e-8 < growth < 1e8:  # nor is NaN
         raise ValueError(
             f"the likelihood of {contrast!r} has no maximum on this data, and the filters ran away; check "
             "that e^-G is a density, or use SmoothedLaplace() or LogCosh()"
@@ -213,7 +204,8 @@ def _quasi_newton(gradient: np.ndarray, h: np.ndarray) -> np.ndarray:
     they are.
     """
     least = (h + h.T - np.sqrt((h - h.T) ** 2 + 4)) / 2
-    h = h + np.maximum(_LEAST_CURVATURE - least, 0)
+    # Two Gaussian sources would have a block with an eigenvalue of 0.
+    h = h + np.maximum(0.01 - least, 0)
     E = (h.T * gradient - gradient.T) / (h * h.T - 1)
     np.fill_diagonal(E, np.diag(gradient) / (np.diag(h) + 1))
     return E

@@ -167,7 +167,7 @@ class KurtosisPursuit(
     True
     """
 
-    _parameter_constraints: ClassVar[dict] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "objective": [StrOptions(set(_SIDES))],
         "contrast": [StrOptions(set(_CONTRASTS)), callable],

@@ -31,22 +31,11 @@ from clusterica.optim import Progress
 from clusterica.preprocessing import Whitener
 from clusterica.preprocessing._moments import moments_about_mean
 
-# Sources of finite variance come out with correlations of about 1 / √n_rows, copies with nearly 1.
-_COPIES = 0.5
 # Share of the largest variance below which a direction of the white rows has none.
 _LEAST_VARIANCE = 1e-8
 # Wide, as light tails ask for: on two draws of 25 triangular sources a width of 1 took 20 and 60 steps, a
 # width of 2 took 18 and 29.
 _CONTRAST = SmoothedL1(2.0)
-# Four to twenty steps are usual with up to 50 sources; what is left after 40 is for the likelihood.
-_MOST_STEPS = 40
-_TOL = 1e-7
-# Of 30 draws of 25 sawtooths they mend two. Four sines whose frequencies add up (f + g = h + k) may stay in
-# equal shares, 3 draws of 25 sines in 30: their energies do not depend on each other.
-_SECOND_STARTS = 3
-# Correlation of energies that shows a mixture, in units of its sampling error 1 / √n_rows. The largest over
-# all pairs of 50 independent sources is about 4.5. Four sines in equal shares have a correlation of 0.1.
-_CORRELATED = 6.0
 
 
 class WhiteMap(NamedTuple):
@@ -184,7 +173,8 @@ def _white_sample(rows: Rows, sample: Array, space: WhiteMap) -> WhiteRows:
 def _has_copies(filters: np.ndarray) -> bool:
     """Return whether two sources are nearly the same, given as filters of rows of covariance 1."""
     unit = unit_rows(filters)
-    return bool(np.abs(unit @ unit.T - np.eye(len(unit))).max() > _COPIES)
+    # Sources of finite variance come out with correlations of about 1 / √n_rows, copies with nearly 1.
+    return bool(np.abs(unit @ unit.T - np.eye(len(unit))).max() > 0.5)
 
 
 def _uncorrelated(
@@ -236,7 +226,10 @@ def find_rotation(white: WhiteRows, start: np.ndarray, *, rng: np.random.Generat
     """
     W = _turn(white, start)
     tails = _tails(white, W)
-    for _ in range(_SECOND_STARTS):
+    # Of 30 draws of 25 sawtooths three second starts mend two. Four sines whose frequencies add up
+    # (f + g = h + k) may stay in equal shares, 3 draws of 25 sines in 30: their energies do not depend on
+    # each other.
+    for _ in range(3):
         mixed = _still_mixed(white, W, tails)
         if len(mixed) < 2:
             break
@@ -257,8 +250,9 @@ def _turn(white: WhiteRows, start: np.ndarray) -> np.ndarray:
         whitening=white.whitening,
         mean=white.mean,
         contrast=_CONTRAST,
-        max_iter=_MOST_STEPS,
-        tol=_TOL,
+        # Four to twenty steps are usual with up to 50 sources; what is left after 40 is for the likelihood.
+        max_iter=40,
+        tol=1e-7,
     ).params
 
 
@@ -280,6 +274,8 @@ def _still_mixed(white: WhiteRows, W: np.ndarray, tails: np.ndarray) -> np.ndarr
     deviations = np.sqrt(np.maximum(np.diag(covariance), np.finfo(float).tiny))
     correlation = np.abs(covariance / np.outer(deviations, deviations))
     np.fill_diagonal(correlation, 0)
-    noise = _CORRELATED / np.sqrt(white.rows.n_rows)
+    # Six sampling errors 1 / √n_rows show a mixture: the largest correlation over all pairs of 50 independent
+    # sources is about 4.5 of them. Four sines in equal shares have a correlation of 0.1.
+    noise = 6 / np.sqrt(white.rows.n_rows)
     light = tails < noise
     return np.flatnonzero(light & (correlation[light] > noise).any(axis=0))

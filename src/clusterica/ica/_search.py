@@ -45,7 +45,7 @@ class PursuitSpace:
     @property
     def n_dims(self) -> int:
         """Number of dimensions in which the rows vary."""
-        return self.T.shape[0]
+        return len(self.T)
 
     def within(self, Q: np.ndarray) -> PursuitSpace:
         """Return the part of the space that orthonormal directions Q span, shape (n, n_dims)."""

@@ -58,7 +58,7 @@ def fit_source_whitener(
 
 def count_sources(whitener: Whitener, n_components: int | None) -> int:
     """Return how many sources to look for: no more than the rank, unless overcomplete on purpose."""
-    n, n_white = n_components, whitener.n_components_
+    n, n_white = n_components, int(whitener.n_components_)
     lacks_rank = n_white == whitener.rank_ < whitener.n_features_in_
     if n is None or (lacks_rank and n_white < n <= whitener.n_features_in_):
         return n_white

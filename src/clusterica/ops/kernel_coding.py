@@ -17,8 +17,6 @@ from clusterica.ops.code import LassoCodes
 from clusterica.ops.gram_lasso import lasso_of_gram
 from clusterica.ops.kernels import DEAD, Kernel, Pull, scale_rows
 
-_ROUGH = 10  # times tol: codes with a larger gap count as not found
-
 
 class CodingSums(NamedTuple):
     """Sums over the rows of a block: what the objective and its gradient by the basis are made of."""
@@ -123,7 +121,7 @@ def coding_sums(
 def count_unsolved(gaps: Array, tol: float) -> Array:
     """Return how many rows have codes whose duality gap is over ten times tol."""
     xp = namespace_of(gaps)
-    return xp.sum(xp.astype(gaps > _ROUGH * tol, xp.int64))
+    return xp.sum(xp.astype(gaps > 10 * tol, xp.int64))
 
 
 def metric(kernel: Kernel, W: np.ndarray) -> float:

@@ -35,8 +35,6 @@ from clusterica.ops.kernel_pca import (
 from clusterica.ops.kernels import scale_rows
 from clusterica.ops.whiten import spectrum, whiten_by_spectrum
 
-_FEWEST_LANDMARKS = 1000
-
 
 class KernelWhitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     r"""Whiten rows in the space that a kernel maps them to, by kernel PCA over landmarks.
@@ -115,7 +113,7 @@ class KernelWhitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     True
     """
 
-    _parameter_constraints: ClassVar[dict] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
         "kernel": [StrOptions(set(KERNEL_NAMES)), callable],
         "gamma": [Interval(Real, 0, None, closed="neither"), StrOptions({"median"})],
@@ -198,7 +196,8 @@ class KernelWhitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def _count_landmarks(self, rows: Rows) -> int:
         wanted = self.n_components or 1
-        n = self.n_landmarks or min(rows.n_rows, max(_FEWEST_LANDMARKS, 2 * wanted))
+        # 1000 landmarks take 48 MB, and a second or so for their eigenvalues.
+        n = self.n_landmarks or min(rows.n_rows, max(1000, 2 * wanted))
         if n > rows.n_rows:
             raise ValueError(
                 f"n_landmarks={n} must be at most the number of rows, n_samples={rows.n_rows}; lower it, or "

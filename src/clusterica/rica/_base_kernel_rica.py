@@ -45,7 +45,7 @@ class BaseKernelRICA(
 ):
     """What kernel RICA with and without labels share."""
 
-    _parameter_constraints: ClassVar[dict] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         "kernel": [StrOptions(set(KERNEL_NAMES)), callable],
         "gamma": [Interval(Real, 0, None, closed="neither"), StrOptions({"median"})],
         "sparsity": [Interval(Real, 0, None, closed="left")],

@@ -58,7 +58,7 @@ class BaseRICA(
 ):
     """What reconstruction ICA with and without labels share."""
 
-    _parameter_constraints: ClassVar[dict] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         "sparsity": [Interval(Real, 0, None, closed="left")],
         "penalty": [StrOptions(set(PENALTIES)), callable],
         "pooling": "no_validation",

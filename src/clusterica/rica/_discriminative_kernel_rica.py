@@ -128,7 +128,7 @@ class DiscriminativeKernelRICA(BaseKernelRICA):
     True
     """
 
-    _parameter_constraints: ClassVar[dict] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         **BaseKernelRICA._parameter_constraints,
         "n_components_per_class": [Interval(Integral, 1, None, closed="left"), None],
         "discrimination": [Interval(Real, 0, None, closed="left")],

@@ -119,7 +119,7 @@ class DiscriminativeRICA(BaseRICA):
     array([0, 0, 1, 1, 2, 2])
     """
 
-    _parameter_constraints: ClassVar[dict] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         **BaseRICA._parameter_constraints,
         "n_components_per_class": [Interval(Integral, 1, None, closed="left"), None],
         "discrimination": [Interval(Real, 0, None, closed="left")],

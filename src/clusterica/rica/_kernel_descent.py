@@ -21,8 +21,6 @@ from clusterica.ops.linalg import row_lengths
 from clusterica.optim import LBFGS, Evaluation, LoopResult, LoopState, Progress, iterate
 
 OPTIMIZERS = ("auto", "fixed-point", "lbfgs")
-# "auto" leaves the fixed point for L-BFGS when a step gains less than this share of the objective.
-_FIRST_TOL = 1e-4
 
 
 class KernelTerms(NamedTuple):
@@ -118,7 +116,8 @@ def descend(
     phases = {
         "fixed-point": [(by_fixed_point, tol)],
         "lbfgs": [(by_memory, tol)],
-        "auto": [(by_fixed_point, max(tol, _FIRST_TOL)), (by_memory, tol)],
+        # The fixed point is left when a step gains less than a ten-thousandth of the objective.
+        "auto": [(by_fixed_point, max(tol, 1e-4)), (by_memory, tol)],
     }[optimizer]
     start = by_memory.start(problem.rows.place(W))
     seen: list[KernelTerms] = [start.evaluation.extra]

@@ -127,7 +127,7 @@ class KernelRICA(BaseKernelRICA):
     ((1797, 20), 0)
     """
 
-    _parameter_constraints: ClassVar[dict] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         **BaseKernelRICA._parameter_constraints,
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
     }

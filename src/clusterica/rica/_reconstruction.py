@@ -110,7 +110,7 @@ class Reconstruction:
     def _tightness(self, W: Array) -> float:
         if not (self.unit_norm and self.tight):
             return 1.0
-        return max(1.0, W.shape[0] / (W.shape[1] - self.null.shape[0]))
+        return max(1.0, float(W.shape[0] / (W.shape[1] - self.null.shape[0])))
 
     def _within(self, V: Array) -> Array:
         """Return rows without their part along which the data does not vary."""

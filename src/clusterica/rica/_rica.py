@@ -122,7 +122,7 @@ class RICA(BaseRICA):
     (20000, 20)
     """
 
-    _parameter_constraints: ClassVar[dict] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         **BaseRICA._parameter_constraints,
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
         "signs": ["array-like", None],
