@@ -65,7 +65,10 @@ class TorusPooling:
     @property
     def torus(self) -> Torus | None:
         """The layout as a grid, if it has one or two sides."""
-        return Torus((1, *self.shape)[-2:], self.width) if len(self.shape) <= 2 else None  # type: ignore[arg-type]
+        if len(self.shape) > 2:
+            return None
+        rows, columns = (1, *self.shape)[-2:]
+        return Torus((rows, columns), self.width)
 
     def average(self, V: Array) -> Array:
         """Return for every code the mean over its neighbours, shape (n_rows, n_codes)."""

@@ -83,7 +83,7 @@ class KurtosisPursuit(
           sign of the difference. It has the directions of "exp".
         - a function of your own, ``y -> (G(y), G'(y), G''(y))`` for every element: :math:`E G(p) - E G(\nu)`,
           with the sign for which a uniform variable has a negative value. Its derivatives are checked by
-          :func:`~clusterica.ica.check_contrast`.
+          :func:`~clusterica.contrasts.check_contrast`.
     n_init : int, default=20
         Number of random starts for each direction. All are followed at the same time, so that a pass over
         the data serves all of them; with "abs" both ways.
@@ -226,7 +226,12 @@ class KurtosisPursuit(
             whitener = default if self.whitener is None else clone(self.whitener)
             self.whitener_ = fit_whitener(whitener, X)
             white = pursuit_space(rows, self.whitener_)
-            self._check_rank(white.n_dims)
+            if self.n_components > white.n_dims:
+                raise ValueError(
+                    f"n_components={self.n_components} is more than the {white.n_dims} dimensions in which "
+                    "the data varies (a constant column has none, one that depends on others adds none); use "
+                    "at most so many, and data that is not constant"
+                )
             kurtosis = _feature_kurtosis(rows, self.whitener_)
             warn_of_few_rows(kurtosis, rows.n_rows, "feature", stacklevel=3)
             progress = fit_progress(self, self.n_components, X=X, y=y)
@@ -258,14 +263,6 @@ class KurtosisPursuit(
         rows = check_rows(self, X, reset=False)
         check_model_device(self, rows, self.components_)
         return apply_map(project, rows, self.components_, self.mean_)
-
-    def _check_rank(self, rank: int) -> None:
-        if self.n_components > rank:
-            raise ValueError(
-                f"n_components={self.n_components} is more than the {rank} dimensions in which the data "
-                "varies (a constant column has none, one that depends on others adds none); use at most "
-                "so many, and data that is not constant"
-            )
 
     def _find(
         self,

@@ -145,7 +145,9 @@ def refine(
         rows, W @ B, space.mean, contrast=contrast, max_iter=max_iter, progress=task
     )
     task.end()
-    if _has_copies(result.params @ np.linalg.pinv(B)):
+    # Sources of finite variance have correlations of about 1 / √n_rows, copies have nearly 1.
+    unit = unit_rows(result.params @ np.linalg.pinv(B))
+    if np.abs(unit @ unit.T - np.eye(len(unit))).max() > 0.5:
         return _uncorrelated(rows, W, space, contrast, rng)
     if not (result.converged or result.stopped):
         warnings.warn(
@@ -168,13 +170,6 @@ def _white_sample(rows: Rows, sample: Array, space: WhiteMap) -> WhiteRows:
         if values[0] > _LEAST_VARIANCE * values[-1]:
             return WhiteRows(Y, (vectors / np.sqrt(values)) @ vectors.T, mean)
     return WhiteRows(rows, space.R @ space.T, space.mean)
-
-
-def _has_copies(filters: np.ndarray) -> bool:
-    """Return whether two sources are nearly the same, given as filters of rows of covariance 1."""
-    unit = unit_rows(filters)
-    # Sources of finite variance come out with correlations of about 1 / √n_rows, copies with nearly 1.
-    return bool(np.abs(unit @ unit.T - np.eye(len(unit))).max() > 0.5)
 
 
 def _uncorrelated(
