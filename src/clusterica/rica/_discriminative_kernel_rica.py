@@ -136,6 +136,7 @@ class DiscriminativeKernelRICA(BaseKernelRICA):
         "constraint": [StrOptions(set(CONSTRAINTS))],
     }
 
+    # Fourteen parameters: the eleven of KernelRICA, and three of the discrimination term.
     def __init__(
         self,
         n_components_per_class: int | None = None,

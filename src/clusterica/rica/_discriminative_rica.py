@@ -127,6 +127,7 @@ class DiscriminativeRICA(BaseRICA):
         "constraint": [StrOptions(set(CONSTRAINTS))],
     }
 
+    # Twelve parameters: those of RICA but for signs, and three of the discrimination term.
     def __init__(
         self,
         n_components_per_class: int | None = None,

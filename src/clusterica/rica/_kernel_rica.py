@@ -132,6 +132,8 @@ class KernelRICA(BaseKernelRICA):
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
     }
 
+    # Eleven parameters: those of RICA, with the kernel, its scale and the optimizer in place of signs,
+    # lengths and the start.
     def __init__(
         self,
         n_components: int | None = None,
