@@ -194,7 +194,9 @@ class KernelSparseCoding(
         rows = check_rows(self, X, reset=True, min_rows=2)
         n = self.n_components or rows.n_features
         rng = as_generator(self.random_state)
-        with worker_pool():
+        with worker_pool() as pool:
+            # The small products of k-means++ in the start are slower on several BLAS threads.
+            pool.limit_blas()
             # As many rows as K-means needs for a good start.
             size = min(rows.n_rows, max(20_000, 100 * n))
             drawn = rows.take(np.sort(rng.choice(rows.n_rows, size=size, replace=False)))

@@ -81,7 +81,9 @@ class BaseKernelRICA(
         K, labels = self._check_size(rows, y)
         penalty = make_penalty(self.penalty, self.pooling, n_codes=K)
         rng = as_generator(self.random_state)
-        with worker_pool():
+        with worker_pool() as pool:
+            # The small products of k-means++ in the start are slower on several BLAS threads.
+            pool.limit_blas()
             n_parts = 1 if labels is None else len(labels.classes)
             progress = fit_progress(self, n_parts + 1, X=X, y=y)
             chosen, parts = _sample(rows, K, labels, rng)
