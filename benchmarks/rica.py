@@ -23,15 +23,16 @@ from sklearn.exceptions import ConvergenceWarning
 
 from benchmarks.machine import describe
 from clusterica.arrays import as_rows, worker_pool
+from clusterica.contrasts import make_penalty
 from clusterica.datasets import photo_patches
 from clusterica.encoders import SparseEncoder
-from clusterica.ica import RICA, Gaussian
-from clusterica.ica._kernel_descent import KernelProblem
-from clusterica.ica._reconstruction import Reconstruction
+from clusterica.kernels import Gaussian
 from clusterica.ops.kernel_rica import Model, sweep
 from clusterica.ops.linalg import unit_rows
-from clusterica.ops.penalty import make_penalty
 from clusterica.preprocessing import ContrastNormalizer, Whitener
+from clusterica.rica import RICA
+from clusterica.rica._kernel_descent import KernelProblem
+from clusterica.rica._reconstruction import Reconstruction
 
 RESULTS = Path(__file__).parent / "results"
 RICA_SHAPE = (400_000, 108, 1600)

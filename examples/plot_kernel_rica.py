@@ -21,7 +21,7 @@ from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
 
 from clusterica.display import FiltersDisplay
-from clusterica.ica import KernelRICA
+from clusterica.rica import KernelRICA
 
 # Basis vectors die here on purpose, and a fit may end before it has converged.
 warnings.filterwarnings("ignore", ".*are dead")

@@ -12,7 +12,7 @@ from hypothesis import settings
 from sklearn.callback import ProgressBar
 
 import clusterica
-from clusterica.ica import Pull
+from clusterica.kernels import Pull
 
 # Fresh inputs on every run, but the same ones in CI, so that a failure there can be repeated; no clock,
 # since machines may be slow.

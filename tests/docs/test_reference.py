@@ -2,6 +2,7 @@
 
 import importlib
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -38,3 +39,10 @@ def test_reference_lists_the_public_names(package):
 
 def test_reference_lists_no_other_package():
     assert set(listed()) == set(PACKAGES)
+
+
+def test_every_name_has_one_home():
+    homes = Counter(
+        name for package in PACKAGES for name in importlib.import_module(package).__all__
+    )
+    assert [name for name, n in homes.items() if n > 1] == []

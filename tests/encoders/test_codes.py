@@ -25,7 +25,7 @@ from clusterica.encoders import (
     TriangleEncoder,
     make_encoder,
 )
-from clusterica.ops.kernels import Linear
+from clusterica.kernels import Linear
 
 
 def split(S):

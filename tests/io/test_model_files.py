@@ -27,6 +27,8 @@ from clusterica.cluster import (
     KMeans,
     SphericalKMeans,
 )
+from clusterica.contrasts import LogCosh, TorusPooling
+from clusterica.dictionaries import KernelSparseCoding
 from clusterica.encoders import (
     HardEncoder,
     KernelSparseEncoder,
@@ -36,22 +38,12 @@ from clusterica.encoders import (
     SparseEncoder,
     TriangleEncoder,
 )
-from clusterica.ica import (
-    RICA,
-    ClusterICA,
-    DiscriminativeKernelRICA,
-    DiscriminativeRICA,
-    KernelICA,
-    KernelRICA,
-    KernelSparseCoding,
-    KurtosisPursuit,
-    LogCosh,
-    TorusPooling,
-)
+from clusterica.ica import ClusterICA, KernelICA, KurtosisPursuit
 from clusterica.images import ImageFeatures
+from clusterica.kernels import Gaussian, Normalized, Polynomial
 from clusterica.linear import LinearSVC, RidgeHead
-from clusterica.ops.kernels import Gaussian, Normalized, Polynomial
 from clusterica.preprocessing import ContrastNormalizer, KernelWhitener, Whitener
+from clusterica.rica import RICA, DiscriminativeKernelRICA, DiscriminativeRICA, KernelRICA
 
 
 @pytest.fixture

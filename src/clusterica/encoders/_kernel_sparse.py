@@ -14,18 +14,10 @@ from clusterica.arrays._namespace import Array
 from clusterica.arrays._sklearn import Interval, StrOptions
 from clusterica.encoders._base import BaseEncoder
 from clusterica.encoders._sparse import warn_of_gaps
+from clusterica.kernels import KERNEL_NAMES, Gaussian, Kernel, make_kernel, median_gamma
 from clusterica.ops import code
-from clusterica.ops.kernel_check import check_methods
 from clusterica.ops.kernel_coding import kernel_codes
-from clusterica.ops.kernels import (
-    KERNEL_NAMES,
-    Gaussian,
-    Kernel,
-    check_gamma,
-    gram,
-    make_kernel,
-    median_gamma,
-)
+from clusterica.ops.kernels import gram
 from clusterica.ops.linalg import unit_rows
 
 
@@ -47,7 +39,8 @@ class KernelSparseEncoder(BaseEncoder):
         "rbf" (:math:`e^{-\gamma \|x - y\|^2}`), "polynomial" (:math:`(1 + x^\top y)^3`), "inverse-distance"
         (:math:`1 / (1 + \|x - y\|)`), "inverse-square-distance" (:math:`1 / (1 + \|x - y\|^2)`),
         "histogram-intersection" (:math:`\sum_i \min(e^{x_i}, e^{y_i})`), or an object that
-        :func:`~clusterica.ica.check_kernel` accepts. Named ones without :math:`k(x, x) = 1` are normalised.
+        :func:`~clusterica.kernels.check_kernel` accepts. Named ones without :math:`k(x, x) = 1` are
+        normalised.
     gamma : float or "median", default="median"
         The :math:`\gamma` of "rbf"; "median" is one over the median squared distance of pairs of atoms.
     sparsity : float, default=0.1
@@ -83,7 +76,7 @@ class KernelSparseEncoder(BaseEncoder):
 
     See Also
     --------
-    clusterica.ica.KernelSparseCoding : Learns the dictionary.
+    clusterica.dictionaries.KernelSparseCoding : Learns the dictionary.
     SparseEncoder : Sparse codes of the rows themselves.
 
     References
@@ -140,13 +133,11 @@ class KernelSparseEncoder(BaseEncoder):
 
         The Gaussian kernel of γ is that of 1 for rows and atoms times √γ. So γ travels with the arrays.
         """
-        check_gamma(self.kernel, self.gamma)
-        if not isinstance(self.kernel, str):
-            check_methods(self.kernel)
         xp = namespace_of(D)
+        kernel = self._unit_kernel()
         scale = xp.full(1, self._root_of_gamma(D), dtype=D.dtype, device=D.device)
         W = D * scale
-        return W, scale, gram(self._unit_kernel(), W)
+        return W, scale, gram(kernel, W)
 
     def n_features_out(self, n_atoms: int) -> int:
         """Return how many features a row has after encoding with so many atoms."""
@@ -157,7 +148,7 @@ class KernelSparseEncoder(BaseEncoder):
         return (3 * n_features + 13 * n_atoms) * itemsize
 
     def _unit_kernel(self) -> Kernel:
-        return Gaussian() if _is_rbf(self.kernel) else make_kernel(self.kernel, gamma=1.0)
+        return Gaussian() if _is_rbf(self.kernel) else make_kernel(self.kernel, gamma=self.gamma)
 
     def _root_of_gamma(self, D: Array) -> float:
         if not _is_rbf(self.kernel):

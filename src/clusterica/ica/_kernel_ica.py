@@ -23,10 +23,10 @@ from clusterica.arrays import (
 )
 from clusterica.arrays._namespace import Array
 from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
+from clusterica.contrasts import Contrast, LogCosh, check_contrast
 from clusterica.ica._centroids import all_white_rows
-from clusterica.ica._fixed_point import symmetric_fixed_point
-from clusterica.ops.contrast import Contrast, LogCosh, check_contrast
-from clusterica.ops.kernels import KERNEL_NAMES, Kernel
+from clusterica.ica._likelihood import symmetric_fixed_point
+from clusterica.kernels import KERNEL_NAMES, Kernel
 from clusterica.ops.moments import response_moments
 from clusterica.optim import Progress, fit_progress
 from clusterica.preprocessing import KernelWhitener
@@ -47,17 +47,17 @@ class KernelICA(
         Number of sources, and of dimensions that are kept by kernel PCA. None is the number of features.
     kernel : str or Kernel, default="rbf"
         "rbf", "polynomial", "inverse-distance", "inverse-square-distance", "histogram-intersection", or an
-        object that :func:`~clusterica.ica.check_kernel` accepts; see KernelWhitener.
+        object that :func:`~clusterica.kernels.check_kernel` accepts; see KernelWhitener.
     gamma : float or "median", default="median"
         The :math:`\gamma` of "rbf"; "median" is one over the median squared distance of random pairs of rows.
     n_landmarks : int or None, default=None
         Number of landmarks, drawn at random from the rows; at least n_components. None is 1000, or twice
         n_components if that is more, or all rows if there are less.
     normalize : bool, default=True
-        Whether to scale rows to unit length first. fit then refuses rows of zeros; transform lets them be.
+        Whether to scale rows to unit length first. Rows of zeros stay zero.
     contrast : contrast or None, default=None
         Measures how far a source is from Gaussian, such as ``Exponential()`` or an object of your own that
-        :func:`~clusterica.ica.check_contrast` accepts. None is ``LogCosh()``.
+        :func:`~clusterica.contrasts.check_contrast` accepts. None is ``LogCosh()``.
     max_iter : int, default=200
         Maximum number of iterations of the fixed point, each a pass over the white rows.
     tol : float, default=1e-4
@@ -89,7 +89,7 @@ class KernelICA(
 
     See Also
     --------
-    clusterica.ica.KernelSparseCoding : Sparse codes in the space of a kernel.
+    clusterica.dictionaries.KernelSparseCoding : Sparse codes in the space of a kernel.
     clusterica.ica.ClusterICA : Sources that are linear in the rows.
 
     Notes
@@ -116,7 +116,7 @@ class KernelICA(
     ((2000, 3), True)
     """
 
-    _parameter_constraints: ClassVar[dict] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
         "kernel": [StrOptions(set(KERNEL_NAMES)), callable],
         "gamma": [Interval(Real, 0, None, closed="neither"), StrOptions({"median"})],

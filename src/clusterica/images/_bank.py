@@ -133,6 +133,15 @@ def learn_bank(
                 f"{type(learner).__name__} learns from labels; call fit(X, y) with a label for every image"
             )
         y = labels[of_image]
+        if "n_components_per_class" in learner.get_params(deep=False):
+            n_classes = len(np.unique(y))
+            if n_filters % n_classes:
+                nearest = max(1, round(n_filters / n_classes)) * n_classes
+                raise ValueError(
+                    f"n_filters={n_filters} must be a multiple of the number of classes, {n_classes}: every "
+                    f"class gets as many filters; use {nearest}"
+                )
+            learner.set_params(n_components_per_class=n_filters // n_classes)
     with progress.lend_to(learner, "filters"):
         learner.fit(_for(learner, rows), y)
     _warn_if_near_empty(learner, rows)

@@ -63,11 +63,11 @@ def lasso_of_gram(
     leave = _LEFT_BY_DEVICE if on_device else 0.0
     found = lasso_of_gram_reference(B, energies, G, **settings, leave=leave)
     for solver in [_by_descent] if sparse else [_in_float64, _by_descent]:
-        found = _with_the_rest(found, partial(solver, **settings), B, energies, G, tol)
+        found = _solve_remaining(found, partial(solver, **settings), B, energies, G, tol)
     return found
 
 
-def _with_the_rest(
+def _solve_remaining(
     found: LassoCodes,
     solver: Callable[..., LassoCodes],
     B: Array,

@@ -25,22 +25,23 @@ from clusterica.arrays import (
 )
 from clusterica.arrays._namespace import Array
 from clusterica.arrays._sklearn import Interval, StrOptions
-from clusterica.ica._labels import Labels
-from clusterica.ica._reconstruction import Reconstruction, Supervision, minimize
-from clusterica.ica._starts import cluster_directions
+from clusterica.cluster import GainShapeKMeans
+from clusterica.contrasts import PENALTIES
 from clusterica.ops.linalg import combine, project, unit_rows
 from clusterica.ops.moments import Moments
-from clusterica.ops.penalty import PENALTIES, PenaltyFunction
+from clusterica.ops.penalty import PenaltyFunction
 from clusterica.ops.rica import null_directions
 from clusterica.optim import fit_progress
 from clusterica.preprocessing._map import apply_map
 from clusterica.preprocessing._moments import moments_about_mean
+from clusterica.rica._labels import Labels
+from clusterica.rica._reconstruction import Reconstruction, Supervision, minimize
 
 # Mini-batch steps that a fit stands for: those after it are short, since they begin at a minimum.
 STEPS_OF_FIT = 10_000
 
 
-class Seen(NamedTuple):
+class BatchState(NamedTuple):
     """Where partial_fit goes on: moments of all rows, directions without variance, number of steps."""
 
     moments: Moments
@@ -57,8 +58,7 @@ class BaseRICA(
 ):
     """What reconstruction ICA with and without labels share."""
 
-    _parameter_constraints: ClassVar[dict] = {
-        "n_components": [Interval(Integral, 1, None, closed="left"), None],
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         "sparsity": [Interval(Real, 0, None, closed="left")],
         "penalty": [StrOptions(set(PENALTIES)), callable],
         "pooling": "no_validation",
@@ -68,7 +68,6 @@ class BaseRICA(
         "tol": [Interval(Real, 0, None, closed="left")],
         "random_state": ["random_state", np.random.Generator],
     }
-    n_components: int | None
     sparsity: float
     penalty: Any
     pooling: Any
@@ -82,22 +81,17 @@ class BaseRICA(
     def _penalty(self, n_components: int) -> PenaltyFunction:
         """Return the penalty of codes."""
 
-    def _n_components(self, rows: Rows, y: Any) -> int:
-        """Return the number of components."""
-        return rows.n_features if self.n_components is None else self.n_components
+    @abstractmethod
+    def _check_size(self, rows: Rows, y: Any) -> tuple[int, Labels | None]:
+        """Return the number of components, and the labels of the rows if they are needed."""
 
-    def _check_labels(self, rows: Rows, y: Any, K: int) -> Labels | None:
-        """Return the labels of the rows, if they are needed."""
-        return None
-
-    def _supervision(self, rows: Rows, labels: Labels, mean: Array, K: int) -> Supervision:
+    def _supervision(self, rows: Rows, labels: Labels, mean: Array) -> Supervision:
         """Return the part of the objective with labels."""
         raise NotImplementedError
 
-    def _fit(self, X: Any, y: Any) -> Seen:
+    def _fit(self, X: Any, y: Any) -> BatchState:
         rows = check_rows(self, X, reset=True, min_rows=2)
-        K = self._n_components(rows, y)
-        labels = self._check_labels(rows, y, K)
+        K, labels = self._check_size(rows, y)
         penalty = self._penalty(K)
         with worker_pool():
             total = host_moments(rows)
@@ -107,7 +101,7 @@ class BaseRICA(
             problem = self._problem(rows, total, penalty, null)
             self._check_start(problem, W)
             if labels is not None:
-                supervision = self._supervision(rows, labels, problem.mean, K)
+                supervision = self._supervision(rows, labels, problem.mean)
                 problem = replace(problem, supervision=supervision)
             found = minimize(
                 problem,
@@ -129,7 +123,7 @@ class BaseRICA(
                 ConvergenceWarning,
                 stacklevel=4,
             )
-        return Seen(total, null, STEPS_OF_FIT)
+        return BatchState(total, null, STEPS_OF_FIT)
 
     def transform(self, X: Any) -> Array:
         """Return the codes ``W (x - mean)`` of the rows.
@@ -237,3 +231,42 @@ def host_moments(rows: Rows) -> Moments:
     if not np.isfinite(moments.second).all():
         raise ValueError("the squares of the rows are too large to be summed; scale the rows down")
     return moments
+
+
+def cluster_directions(
+    rows: Rows, n: int, mean: np.ndarray, labels: Labels | None, rng: np.random.Generator
+) -> np.ndarray:
+    """Return n unit vectors where the rows cluster, by class if there are labels; float64 on the host.
+
+    Parameters
+    ----------
+    rows : Rows
+        The data, of which a sample is clustered.
+    n : int
+        Number of directions, a multiple of the number of classes.
+    mean : ndarray of shape (n_features,)
+        Mean of all rows, from which directions are seen. That of its own class would hide where a class lies.
+    labels : Labels or None
+        The class of every row.
+    rng : Generator
+        Draws the rows and the start of K-means.
+    """
+    parts = [np.arange(rows.n_rows)] if labels is None else labels.rows_by_class()
+    k = n // len(parts)
+    if min(map(len, parts)) < k:
+        raise ValueError(
+            f"init='k-means' needs a row for every component, and there are {rows.n_rows} rows for {n}; give "
+            "more rows, lower n_components, or use init='gaussian'"
+        )
+    directions = []
+    for part in parts:
+        # 50 rows for every direction, or 20,000 in all if that is more: a start need not be exact.
+        size = min(len(part), max(1, 20_000 // len(parts), 50 * k))
+        sample = rows.take(np.sort(rng.choice(part, size=size, replace=False)))
+        sample = sample - mean.astype(sample.dtype)
+        seed = int(rng.integers(2**31))
+        model = GainShapeKMeans(k, max_iter=10, tol=0.0, compute_labels=False, random_state=seed)
+        # Where the rows are worked on, so that a GPU clusters them too.
+        W = to_host(model.fit(rows.place(sample)).cluster_centers_).astype(np.float64)
+        directions.append(unit_rows(W, unit_rows(rng.normal(size=W.shape))))
+    return np.concatenate(directions)

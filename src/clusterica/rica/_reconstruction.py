@@ -23,7 +23,7 @@ from clusterica.arrays._namespace import Array
 from clusterica.ops.discrimination import Discrimination
 from clusterica.ops.linalg import row_energies, unit_rows
 from clusterica.ops.penalty import PenaltyFunction
-from clusterica.ops.rica import ClassMoments, class_moments, penalty_sums, reconstruction
+from clusterica.ops.rica import penalty_sums, reconstruction
 from clusterica.optim import LBFGS, Evaluation, LoopResult, LoopState, Progress, iterate
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -110,7 +110,7 @@ class Reconstruction:
     def _tightness(self, W: Array) -> float:
         if not (self.unit_norm and self.tight):
             return 1.0
-        return max(1.0, W.shape[0] / (W.shape[1] - self.null.shape[0]))
+        return max(1.0, float(W.shape[0] / (W.shape[1] - self.null.shape[0])))
 
     def _within(self, V: Array) -> Array:
         """Return rows without their part along which the data does not vary."""
@@ -158,10 +158,3 @@ def minimize(
     )
     terms = {name: np.array([term[name] for term in seen]) for name in seen[0]}
     return Minimum(result._replace(params=to_host(result.params.params)), terms)
-
-
-def moments_by_class(rows: Rows, places: np.ndarray, mean: Array, n_classes: int) -> Array:
-    """Return the sums of (x - mean)(x - mean)ᵀ over every class, shape (n_classes, n, n)."""
-    fn = partial(class_moments, n_classes=n_classes)
-    total = map_reduce(fn, rows, mean, aligned=(places,), row_bytes=24 * rows.n_features)
-    return ClassMoments(*total).second

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterica.ica._sphere import SphereDescent, Values, start_paths
+from clusterica.ica._search import SphereDescent, SphereValues, start_paths
 from clusterica.ops.linalg import unit_rows
 from clusterica.optim import LoopState, iterate
 
@@ -16,7 +16,7 @@ def descent(A, *, tol=1e-7, curvature=None):
 
     def evaluate(B, starts):
         hint = 2 * np.trace(A) / len(A) if curvature is None else curvature
-        return Values(np.einsum("ij,jk,ik->i", B, A, B), 2 * B @ A, np.full(len(B), hint))
+        return SphereValues(np.einsum("ij,jk,ik->i", B, A, B), 2 * B @ A, np.full(len(B), hint))
 
     return SphereDescent(evaluate, tol)
 

@@ -4,15 +4,18 @@ import numpy as np
 import pytest
 
 from clusterica.arrays import device_of, to_host
-from clusterica.ops.contrast import LogCosh, Quartic, SmoothedL1, check_contrast, first_two
-from clusterica.ops.penalty import (
+from clusterica.contrasts import (
     PENALTIES,
-    Elementwise,
     GroupPooling,
-    Pooled,
+    LogCosh,
+    Quartic,
+    SmoothedL1,
     TorusPooling,
+    check_contrast,
     make_penalty,
 )
+from clusterica.ops.contrast import first_two
+from clusterica.ops.penalty import Elementwise, Pooled
 
 SETTINGS = {
     **{name: (name, None) for name in PENALTIES},

@@ -21,12 +21,10 @@ from clusterica.ops.linalg import row_lengths
 from clusterica.optim import LBFGS, Evaluation, LoopResult, LoopState, Progress, iterate
 
 OPTIMIZERS = ("auto", "fixed-point", "lbfgs")
-# "auto" leaves the fixed point for L-BFGS when a step gains less than this share of the objective.
-_FIRST_TOL = 1e-4
 
 
-class Seen(NamedTuple):
-    """What an evaluation tells besides the gradient: the terms, and the c of every basis vector."""
+class KernelTerms(NamedTuple):
+    """What an evaluation returns besides the gradient: the terms, and the c of every basis vector."""
 
     terms: dict[str, float]
     scale: np.ndarray
@@ -71,10 +69,10 @@ class KernelProblem:
         if model.discrimination is not None:
             terms["discrimination"] = found.discrimination
         gradient = found.pull.gradient(wide)
-        return Evaluation(found.total, gradient, Seen(terms, to_host(found.pull.scale)))
+        return Evaluation(found.total, gradient, KernelTerms(terms, to_host(found.pull.scale)))
 
 
-class Descent(NamedTuple):
+class KernelMinimum(NamedTuple):
     """Where it ended, the basis on the host; at the start and after every step the terms, and the c <= 0."""
 
     result: LoopResult
@@ -92,7 +90,7 @@ def descend(
     tol: float,
     progress: Progress | None = None,
     fitted: Callable[[Array], dict[str, Any]] | None = None,
-) -> Descent:
+) -> KernelMinimum:
     """Return the basis that is reached from W; the objective never rises on the way.
 
     Parameters
@@ -118,10 +116,11 @@ def descend(
     phases = {
         "fixed-point": [(by_fixed_point, tol)],
         "lbfgs": [(by_memory, tol)],
-        "auto": [(by_fixed_point, max(tol, _FIRST_TOL)), (by_memory, tol)],
+        # The fixed point is left when a step gains less than a ten-thousandth of the objective.
+        "auto": [(by_fixed_point, max(tol, 1e-4)), (by_memory, tol)],
     }[optimizer]
     start = by_memory.start(problem.rows.place(W))
-    seen: list[Seen] = [start.evaluation.extra]
+    seen: list[KernelTerms] = [start.evaluation.extra]
     result = LoopResult(start, (start.evaluation.objective,), 0, False, False)
     for solver, stop_at in phases:
         if result.stopped:
@@ -137,10 +136,10 @@ def descend(
         )
     terms = {name: np.array([s.terms[name] for s in seen]) for name in seen[0].terms}
     n_uphill = np.array([int((s.scale <= 0).sum()) for s in seen])
-    return Descent(result._replace(params=to_host(result.params.params)), terms, n_uphill)
+    return KernelMinimum(result._replace(params=to_host(result.params.params)), terms, n_uphill)
 
 
-def _toward_fixed_point(gradient: Array, seen: Seen, *, reach: float) -> Array:
+def _toward_fixed_point(gradient: Array, seen: KernelTerms, *, reach: float) -> Array:
     """Return minus the move of every basis vector: gradient / c where c > 0, else a scaled gradient."""
     c = seen.scale
     lengths = to_host(row_lengths(gradient))

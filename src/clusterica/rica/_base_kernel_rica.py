@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from abc import ABC
+from abc import ABC, abstractmethod
 from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -27,18 +27,13 @@ from clusterica.arrays import (
 from clusterica.arrays._namespace import Array
 from clusterica.arrays._sklearn import Interval, StrOptions
 from clusterica.cluster import KMeans
-from clusterica.ica._kernel_descent import OPTIMIZERS, Descent, KernelProblem, descend
-from clusterica.ica._labels import Labels
-from clusterica.ica._reconstruction import Minimum
+from clusterica.contrasts import PENALTIES, make_penalty
+from clusterica.kernels import KERNEL_NAMES, Gaussian, Kernel, make_kernel
 from clusterica.ops.kernel_rica import Model, codes, reached
-from clusterica.ops.kernels import DEAD, KERNEL_NAMES, MUCH_DEAD, Gaussian, Kernel
-from clusterica.ops.linalg import unit_rows
-from clusterica.ops.penalty import PENALTIES, PenaltyFunction, make_penalty
+from clusterica.ops.kernels import DEAD, MUCH_DEAD, scale_rows
 from clusterica.optim import Progress, fit_progress
-from clusterica.preprocessing._kernel_rows import check_directions, kernel_for
-
-_MANY_ROWS = 20_000  # as many as the start looks at, or more for a large basis
-_ROWS_PER_VECTOR = 100
+from clusterica.rica._kernel_descent import OPTIMIZERS, KernelMinimum, KernelProblem, descend
+from clusterica.rica._labels import Labels
 
 
 class BaseKernelRICA(
@@ -50,8 +45,7 @@ class BaseKernelRICA(
 ):
     """What kernel RICA with and without labels share."""
 
-    _parameter_constraints: ClassVar[dict] = {
-        "n_components": [Interval(Integral, 1, None, closed="left"), None],
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         "kernel": [StrOptions(set(KERNEL_NAMES)), callable],
         "gamma": [Interval(Real, 0, None, closed="neither"), StrOptions({"median"})],
         "sparsity": [Interval(Real, 0, None, closed="left")],
@@ -63,7 +57,6 @@ class BaseKernelRICA(
         "tol": [Interval(Real, 0, None, closed="left")],
         "random_state": ["random_state", np.random.Generator],
     }
-    n_components: int | None
     kernel: Any
     gamma: float | str
     sparsity: float
@@ -75,43 +68,36 @@ class BaseKernelRICA(
     tol: float
     random_state: Any
 
-    def _n_components(self, rows: Rows, y: Any) -> int:
-        """Return the number of components."""
-        return rows.n_features if self.n_components is None else self.n_components
+    @abstractmethod
+    def _check_size(self, rows: Rows, y: Any) -> tuple[int, Labels | None]:
+        """Return the number of components, and the labels of the rows if they are needed."""
 
-    def _check_labels(self, rows: Rows, y: Any, K: int) -> Labels | None:
-        """Return the labels of the rows, if they are needed."""
-        return None
-
-    def _supervised(self, model: Model, labels: Labels, K: int) -> Model:
+    def _supervised(self, model: Model, labels: Labels) -> Model:
         """Return the model with its discrimination term."""
         raise NotImplementedError
 
     def _fit(self, X: Any, y: Any) -> None:
         rows = check_rows(self, X, reset=True, min_rows=2)
-        K = self._n_components(rows, y)
-        labels = self._check_labels(rows, y, K)
-        penalty = self._penalty(K)
+        K, labels = self._check_size(rows, y)
+        penalty = make_penalty(self.penalty, self.pooling, n_codes=K)
         rng = as_generator(self.random_state)
-        with worker_pool():
-            self._check_size(rows, K)
-            if self.normalize:
-                check_directions(rows)
+        with worker_pool() as pool:
+            # The small products of k-means++ in the start are slower on several BLAS threads.
+            pool.limit_blas()
             n_parts = 1 if labels is None else len(labels.classes)
             progress = fit_progress(self, n_parts + 1, X=X, y=y)
             chosen, parts = _sample(rows, K, labels, rng)
-            sample = self._scaled(rows.take(chosen))
-            self.kernel_ = kernel_for(self.kernel, self.gamma, sample, rng)
+            sample = scale_rows(rows.take(chosen), normalize=self.normalize)
+            self.kernel_ = make_kernel(self.kernel, gamma=self.gamma, rows=sample, rng=rng)
             self.gamma_ = self.kernel_.gamma if isinstance(self.kernel_, Gaussian) else None
             model = Model(self.kernel_, penalty, float(self.sparsity), normalize=self.normalize)
             if labels is not None:
-                model = self._supervised(model, labels, K)
+                model = self._supervised(model, labels)
             start = np.concatenate(
                 [_centres(rows, sample[p], K // n_parts, rng, progress) for p in parts]
             )
             problem = KernelProblem(rows, model, None if labels is None else labels.places)
             found = self._descend(problem, start, _reach(self.kernel_, sample), progress)
-            self._keep_course(found)
             self._keep(rows, found, start, sample)
         progress.end()
 
@@ -121,7 +107,7 @@ class BaseKernelRICA(
         Parameters
         ----------
         X : as in fit, (n_samples, n_features)
-            The data. Rows of zeros, which have no direction, stay as they are with normalize.
+            The data.
 
         Returns
         -------
@@ -131,30 +117,14 @@ class BaseKernelRICA(
         check_is_fitted(self, "components_")
         rows = check_rows(self, X, reset=False)
         check_model_device(self, rows, self.components_)
-        return self._codes(rows)
-
-    def _codes(self, rows: Rows) -> Array:
         W = np.asarray(to_host(self.components_), dtype=rows.dtype)
         fn = partial(codes, kernel=self.kernel_, normalize=self.normalize)
         row_bytes = (rows.n_features + 4 * len(W)) * rows.dtype.itemsize
         return map_rows(fn, rows, W, row_bytes=row_bytes)
 
-    def _penalty(self, K: int) -> PenaltyFunction:
-        return make_penalty(self.penalty, self.pooling, n_codes=K)
-
-    def _check_size(self, rows: Rows, K: int) -> None:
-        if rows.n_rows < K:
-            raise ValueError(
-                f"n_components={K} must be at most the number of rows, n_samples={rows.n_rows}; lower it, "
-                "or give more rows"
-            )
-
-    def _scaled(self, X: np.ndarray) -> np.ndarray:
-        return unit_rows(X) if self.normalize else X
-
     def _descend(
         self, problem: KernelProblem, W: np.ndarray, reach: float, progress: Progress
-    ) -> Descent:
+    ) -> KernelMinimum:
         task = progress.subtask("basis", self.max_iter)
         found = descend(
             problem,
@@ -173,8 +143,10 @@ class BaseKernelRICA(
         task.end()
         return found
 
-    def _keep_course(self, found: Descent | Minimum) -> None:
-        """Set the attributes of the way down, and warn if its end was not reached."""
+    def _keep(
+        self, rows: Rows, found: KernelMinimum, start: np.ndarray, sample: np.ndarray
+    ) -> None:
+        """Set the fitted attributes, and warn of what went wrong."""
         self.n_iter_ = found.result.n_iter
         self.objective_history_ = np.array(found.result.history)
         self.term_histories_ = found.terms
@@ -185,9 +157,6 @@ class BaseKernelRICA(
                 ConvergenceWarning,
                 stacklevel=5,
             )
-
-    def _keep(self, rows: Rows, found: Descent, start: np.ndarray, sample: np.ndarray) -> None:
-        """Set the basis and what it is like, and warn of dead vectors."""
         W = found.result.params.astype(rows.dtype)
         self.components_, self._n_features_out = rows.export(W), len(W)
         self.n_uphill_ = found.n_uphill
@@ -237,13 +206,13 @@ def _sample(
     rows: Rows, K: int, labels: Labels | None, rng: np.random.Generator
 ) -> tuple[np.ndarray, list[np.ndarray]]:
     """Return which rows the start looks at, in order, and where among them those of each class are."""
-    most = max(_MANY_ROWS, _ROWS_PER_VECTOR * K)
+    # More rows hardly change where K-means starts the basis.
+    most = max(20_000, 100 * K)
     if labels is None:
         chosen = rng.choice(rows.n_rows, size=min(most, rows.n_rows), replace=False)
         return np.sort(chosen), [np.arange(len(chosen))]
     picked = []
-    for place in range(len(labels.classes)):
-        own = np.flatnonzero(labels.places == place)
+    for own in labels.rows_by_class():
         size = min(len(own), -(-most // len(labels.classes)))
         picked.append(rng.choice(own, size=size, replace=False))
     chosen = np.sort(np.concatenate(picked))

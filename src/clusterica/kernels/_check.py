@@ -53,7 +53,7 @@ def check_methods(kernel: Kernel) -> None:
     for name in ("__call__", "diagonal", "pull", "diagonal_pull", "unit_diagonal"):
         if not hasattr(kernel, name):
             raise TypeError(
-                f"the kernel has no {name}; see clusterica.ica.Kernel for what it needs"
+                f"the kernel has no {name}; see clusterica.kernels.Kernel for what it needs"
             )
 
 
@@ -142,7 +142,7 @@ class _Slopes:
             shares.append(off / max(size, float(np.finfo(float).tiny)))
         raise ValueError(
             f"{name} is off by {min(shares):.2g} of its size from finite differences of the kernel, more "
-            f"than {tol:g}; correct the formula, and try it with clusterica.ica.check_kernel"
+            f"than {tol:g}; correct the formula, and try it with clusterica.kernels.check_kernel"
         )
 
     def _differences(

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from numbers import Real
+from functools import partial
+from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
-from clusterica.arrays import Rows
+from clusterica.arrays import Rows, map_reduce
 from clusterica.arrays._namespace import Array
 from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
-from clusterica.ica._base_rica import BaseRICA
-from clusterica.ica._labels import (
+from clusterica.contrasts import make_penalty
+from clusterica.ops.penalty import PenaltyFunction
+from clusterica.ops.rica import ClassMoments, class_moments
+from clusterica.rica._base_rica import BaseRICA
+from clusterica.rica._labels import (
     CONSTRAINTS,
     Labels,
-    check_class_labels,
+    check_labels,
     make_discrimination,
-    most_components,
 )
-from clusterica.ica._reconstruction import Supervision, moments_by_class
-from clusterica.ops.penalty import PenaltyFunction, make_penalty
+from clusterica.rica._reconstruction import Supervision
 
 
 class DiscriminativeRICA(BaseRICA):
@@ -34,9 +36,9 @@ class DiscriminativeRICA(BaseRICA):
 
     Parameters
     ----------
-    n_components : int or None, default=None
-        Number of components in all, K = k c: k for each of c classes, a multiple of c. None is the largest
-        such number up to the number of features, or c.
+    n_components_per_class : int or None, default=None
+        Number k of components of every class, so that there are K = k c for c classes. None is the number of
+        features divided by c, one at least.
     sparsity : float, default=0.1
         The :math:`\lambda`.
     discrimination : float, default=0.1
@@ -90,8 +92,8 @@ class DiscriminativeRICA(BaseRICA):
 
     See Also
     --------
-    clusterica.ica.RICA : Without labels.
-    clusterica.ica.DiscriminativeKernelRICA : In the feature space of a kernel.
+    clusterica.rica.RICA : Without labels.
+    clusterica.rica.DiscriminativeKernelRICA : In the feature space of a kernel.
 
     Notes
     -----
@@ -110,23 +112,25 @@ class DiscriminativeRICA(BaseRICA):
     Examples
     --------
     >>> from sklearn.datasets import load_iris
-    >>> from clusterica.ica import DiscriminativeRICA
+    >>> from clusterica.rica import DiscriminativeRICA
     >>> X, y = load_iris(return_X_y=True)
-    >>> rica = DiscriminativeRICA(6, discrimination=1.0, random_state=0).fit(X, y)
+    >>> rica = DiscriminativeRICA(2, discrimination=1.0, random_state=0).fit(X, y)
     >>> rica.component_classes_
     array([0, 0, 1, 1, 2, 2])
     """
 
-    _parameter_constraints: ClassVar[dict] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         **BaseRICA._parameter_constraints,
+        "n_components_per_class": [Interval(Integral, 1, None, closed="left"), None],
         "discrimination": [Interval(Real, 0, None, closed="left")],
         "eta": [StrOptions({"auto"}), Interval(Real, 0, None, closed="left")],
         "constraint": [StrOptions(set(CONSTRAINTS))],
     }
 
+    # Twelve parameters: those of RICA but for signs, and three of the discrimination term.
     def __init__(
         self,
-        n_components: int | None = None,
+        n_components_per_class: int | None = None,
         *,
         sparsity: float = 0.1,
         discrimination: float = 0.1,
@@ -140,7 +144,7 @@ class DiscriminativeRICA(BaseRICA):
         tol: float = 1e-7,
         random_state: Any = None,
     ) -> None:
-        self.n_components = n_components
+        self.n_components_per_class = n_components_per_class
         self.sparsity = sparsity
         self.discrimination = discrimination
         self.eta = eta
@@ -171,23 +175,20 @@ class DiscriminativeRICA(BaseRICA):
         self._fit(X, y)
         return self
 
-    def _n_components(self, rows: Rows, y: Any) -> int:
-        if self.n_components is not None or y is None:
-            return super()._n_components(rows, y)
-        return most_components(self, rows, y)
+    def _check_size(self, rows: Rows, y: Any) -> tuple[int, Labels]:
+        labels = check_labels(self, y, rows, self.n_components_per_class)
+        self.classes_, self.component_classes_ = labels.classes, labels.component_classes
+        return labels.n_components, labels
 
     def _penalty(self, n_components: int) -> PenaltyFunction:
         return make_penalty(self.penalty, self.pooling, n_codes=n_components)
 
-    def _check_labels(self, rows: Rows, y: Any, K: int) -> Labels:
-        return check_class_labels(self, y, rows, K)
-
-    def _supervision(self, rows: Rows, labels: Labels, mean: Array, K: int) -> Supervision:
-        c = len(labels.classes)
-        term = make_discrimination(K, c, eta=self.eta, constraint=self.constraint)
-        self.classes_, self.component_classes_ = labels.classes, labels.component_classes(K)
+    def _supervision(self, rows: Rows, labels: Labels, mean: Array) -> Supervision:
+        term = make_discrimination(labels, eta=self.eta, constraint=self.constraint)
         self.eta_ = term.eta
-        moments = moments_by_class(rows, labels.places, mean, c)
+        fn = partial(class_moments, n_classes=len(labels.classes))
+        total = map_reduce(fn, rows, mean, aligned=(labels.places,), row_bytes=24 * rows.n_features)
+        moments = ClassMoments(*total).second
         return Supervision(term, float(self.discrimination), moments)
 
     def __sklearn_tags__(self) -> Any:

@@ -10,21 +10,21 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import clusterica
 from clusterica.arrays import to_host
-from clusterica.datasets import make_sparse_sources
-from clusterica.ica import (
-    RICA,
+from clusterica.contrasts import (
     Derivatives,
     GroupPooling,
     LogCosh,
+    Quartic,
     SmoothedL1,
     SmoothedLaplace,
     TorusPooling,
+    make_penalty,
 )
-from clusterica.ica._reconstruction import Reconstruction
+from clusterica.datasets import make_sparse_sources
 from clusterica.metrics import amari_distance
-from clusterica.ops.contrast import Quartic
-from clusterica.ops.penalty import make_penalty
 from clusterica.preprocessing import Whitener
+from clusterica.rica import RICA
+from clusterica.rica._reconstruction import Reconstruction
 
 PENALTIES = ["logcosh", "l1", "exp", "sqrt", LogCosh(scale=2)]
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from clusterica.arrays import device_of, to_host
-from clusterica.ops.contrast import (
+from clusterica.contrasts import (
     Derivatives,
     Exponential,
     LogCosh,

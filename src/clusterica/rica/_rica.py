@@ -1,18 +1,20 @@
-"""Reconstruction ICA: ``min_W E |WᵀW x - x|² + λ E g(W x)``, a sparse code ``W x`` that tells x."""
+"""Reconstruction ICA: ``min_W E |WᵀW x - x|² + λ E g(W x)``, sparse codes ``W x`` that reconstruct x."""
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from clusterica.arrays import check_model_device, check_rows, to_host, worker_pool
-from clusterica.arrays._sklearn import fit_context
-from clusterica.ica._base_rica import STEPS_OF_FIT, BaseRICA, Seen, host_moments
+from clusterica.arrays import Rows, check_model_device, check_rows, to_host, worker_pool
+from clusterica.arrays._sklearn import Interval, fit_context
+from clusterica.contrasts import make_penalty
 from clusterica.ops.moments import Moments, merge
-from clusterica.ops.penalty import PenaltyFunction, make_penalty
+from clusterica.ops.penalty import PenaltyFunction
 from clusterica.ops.rica import null_directions
 from clusterica.optim import adam, no_averages
+from clusterica.rica._base_rica import STEPS_OF_FIT, BaseRICA, BatchState, host_moments
 
 # The first mini-batch step as a share of the length of a basis vector, and the number of steps after which
 # its square has halved.
@@ -40,13 +42,14 @@ class RICA(BaseRICA):
     penalty : {"logcosh", "l1", "exp", "sqrt"} or contrast, default="logcosh"
         The G: :math:`\log\cosh s`; :math:`\sqrt{s^2 + w^2}` with w = 0.01 ("l1") or 1e-4 ("sqrt", that of
         MATLAB); :math:`-\exp(-s^2/2)`; or an object such as ``LogCosh(scale=2)`` or one of your own, see
-        :func:`~clusterica.ica.check_contrast`. Pooling has its own: an error if both are
+        :func:`~clusterica.contrasts.check_contrast`. Pooling has its own: an error if both are
         given.
     pooling : {"1d", "2d"}, array-like of shape (n_components,), pooling object or None, default=None
         L2 pooling, :math:`g(s) = \sum_j \sigma_j \sqrt{\epsilon + H_j s^2}`, which brings codes that belong
         together near each other. H takes means over three neighbours on a ring, over 3 x 3 on a grid as
         square as it can be with its edges joined (a ring, where that is one row or all codes), or over given
-        groups; or it is a :class:`~clusterica.ica.TorusPooling` of your own. Pools never take all codes.
+        groups; or it is a :class:`~clusterica.contrasts.TorusPooling` of your own. Pools never take all
+        codes.
     signs : array-like of shape (n_components,) or None, default=None
         The :math:`\sigma_j`: 1 for a component with heavy tails (sparse), -1 for one with light tails. None
         is 1 for all.
@@ -89,8 +92,8 @@ class RICA(BaseRICA):
 
     See Also
     --------
-    clusterica.ica.DiscriminativeRICA : With a part of the basis for every class.
-    clusterica.ica.KernelRICA : In the feature space of a kernel.
+    clusterica.rica.DiscriminativeRICA : With a part of the basis for every class.
+    clusterica.rica.KernelRICA : In the feature space of a kernel.
     clusterica.ica.ClusterICA : As many components as features, and faster.
 
     Notes
@@ -109,7 +112,7 @@ class RICA(BaseRICA):
     Examples
     --------
     >>> from clusterica.datasets import make_sparse_sources
-    >>> from clusterica.ica import RICA
+    >>> from clusterica.rica import RICA
     >>> from clusterica.metrics import amari_distance
     >>> X, S, A = make_sparse_sources(20_000, 5, mixing="orthogonal", random_state=0)
     >>> rica = RICA(sparsity=0.5, random_state=0).fit(X)
@@ -119,8 +122,9 @@ class RICA(BaseRICA):
     (20000, 20)
     """
 
-    _parameter_constraints: ClassVar[dict] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         **BaseRICA._parameter_constraints,
+        "n_components": [Interval(Integral, 1, None, closed="left"), None],
         "signs": ["array-like", None],
     }
 
@@ -190,7 +194,7 @@ class RICA(BaseRICA):
         rows = check_rows(self, X, reset=first, min_rows=2)
         if not first:
             check_model_device(self, rows, self.components_)
-        K = self._n_components(rows, y) if first else self.components_.shape[0]
+        K = self._check_size(rows, y)[0] if first else self.components_.shape[0]
         penalty = self._penalty(K)
         with worker_pool():
             batch = host_moments(rows)
@@ -213,16 +217,19 @@ class RICA(BaseRICA):
             self.__dict__.pop(stale, None)
         return self
 
-    def _joined(self, batch: Moments, dtype: np.dtype) -> Seen:
+    def _joined(self, batch: Moments, dtype: np.dtype) -> BatchState:
         """Return what was seen, with a batch."""
         seen = getattr(self, "_seen", None)
         if seen is None:
-            return Seen(batch, null_directions(batch, dtype), 1)
+            return BatchState(batch, null_directions(batch, dtype), 1)
         moments, n = merge(seen.moments, batch), seen.n_steps + 1
         # Eigenvectors cost more than a small batch does, and change seldom: at powers of two, from a fit on.
         since = n % STEPS_OF_FIT
         null = seen.null if since & (since - 1) else null_directions(moments, dtype)
-        return Seen(moments, null, n)
+        return BatchState(moments, null, n)
+
+    def _check_size(self, rows: Rows, y: Any) -> tuple[int, None]:
+        return self.n_components or rows.n_features, None
 
     def _penalty(self, n_components: int) -> PenaltyFunction:
         signs = None

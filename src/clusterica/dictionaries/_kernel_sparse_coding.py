@@ -26,6 +26,7 @@ from clusterica.arrays import (
 from clusterica.arrays._namespace import Array
 from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
 from clusterica.cluster import KMeans
+from clusterica.kernels import KERNEL_NAMES, Kernel, Normalized, make_kernel
 from clusterica.ops.kernel_coding import (
     CodingSums,
     basis_pull,
@@ -34,8 +35,7 @@ from clusterica.ops.kernel_coding import (
     kernel_codes,
     metric,
 )
-from clusterica.ops.kernels import KERNEL_NAMES, MUCH_DEAD, Kernel, Normalized, gram
-from clusterica.ops.linalg import unit_rows
+from clusterica.ops.kernels import MUCH_DEAD, gram, scale_rows
 from clusterica.optim import (
     LBFGS,
     Evaluation,
@@ -45,16 +45,11 @@ from clusterica.optim import (
     fit_progress,
     iterate,
 )
-from clusterica.preprocessing._kernel_rows import (
-    check_directions,
-    draw_rows,
-    kernel_for,
-)
 
 # Codes are found this much better than the basis, so that the search along a line is not led by their error.
 _SHARE_OF_TOL = 0.1
+# Most sweeps over the basis for the codes of a row, as in KernelSparseEncoder.
 _MOST_CODE_STEPS = 1000
-_LEAST_USE = 0.05  # of a basis vector in the preconditioner, relative to the mean
 
 
 class KernelSparseCoding(
@@ -78,14 +73,14 @@ class KernelSparseCoding(
         "rbf" (:math:`e^{-\gamma \|x - y\|^2}`), "polynomial" (:math:`(1 + x^\top y)^3`), "inverse-distance"
         (:math:`1 / (1 + \|x - y\|)`), "inverse-square-distance" (:math:`1 / (1 + \|x - y\|^2)`),
         "histogram-intersection" (:math:`\sum_i \min(e^{x_i}, e^{y_i})`), or an object that
-        :func:`~clusterica.ica.check_kernel` accepts. Kernels without :math:`k(x, x) = 1` are normalised: a
-        long :math:`\phi(w)` would make its codes, and so the penalty, as small as one likes.
+        :func:`~clusterica.kernels.check_kernel` accepts. Kernels without :math:`k(x, x) = 1` are normalised:
+        a long :math:`\phi(w)` would make its codes, and so the penalty, as small as one likes.
     gamma : float or "median", default="median"
         The :math:`\gamma` of "rbf"; "median" is one over the median squared distance of random pairs of rows.
     sparsity : float, default=0.1
         The :math:`\lambda`. Codes are zero for all rows if it is 2 or more.
     normalize : bool, default=True
-        Whether to scale rows to unit length first. fit then refuses rows of zeros; transform lets them be.
+        Whether to scale rows to unit length first. Rows of zeros stay zero.
     max_iter : int, default=100
         Maximum number of iterations of L-BFGS over the basis.
     tol : float, default=1e-4
@@ -142,7 +137,7 @@ class KernelSparseCoding(
     Examples
     --------
     >>> from sklearn.datasets import load_digits
-    >>> from clusterica.ica import KernelSparseCoding
+    >>> from clusterica.dictionaries import KernelSparseCoding
     >>> X = load_digits().data[:300]
     >>> coding = KernelSparseCoding(20, max_iter=200, random_state=0).fit(X)
     >>> S = coding.transform(X)
@@ -150,7 +145,7 @@ class KernelSparseCoding(
     ((300, 20), True)
     """
 
-    _parameter_constraints: ClassVar[dict] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
         "kernel": [StrOptions(set(KERNEL_NAMES)), callable],
         "gamma": [Interval(Real, 0, None, closed="neither"), StrOptions({"median"})],
@@ -199,12 +194,14 @@ class KernelSparseCoding(
         rows = check_rows(self, X, reset=True, min_rows=2)
         n = self.n_components or rows.n_features
         rng = as_generator(self.random_state)
-        with worker_pool():
-            if self.normalize:
-                check_directions(rows)
+        with worker_pool() as pool:
+            # The small products of k-means++ in the start are slower on several BLAS threads.
+            pool.limit_blas()
             # As many rows as K-means needs for a good start.
-            sample = draw_rows(rows, max(20_000, 100 * n), rng, normalize=self.normalize)
-            kernel = kernel_for(self.kernel, self.gamma, sample, rng)
+            size = min(rows.n_rows, max(20_000, 100 * n))
+            drawn = rows.take(np.sort(rng.choice(rows.n_rows, size=size, replace=False)))
+            sample = scale_rows(drawn, normalize=self.normalize)
+            kernel = make_kernel(self.kernel, gamma=self.gamma, rows=sample, rng=rng)
             self.kernel_ = kernel if kernel.unit_diagonal else Normalized(kernel)
             progress = fit_progress(self, 2, X=X, y=y)
             start = self._start(rows, sample, n, rng, progress)
@@ -330,7 +327,8 @@ def _gauss_newton(gradient: np.ndarray, sums: CodingSums, *, metric: float) -> n
     By w_p that is about ``2 mean_i s_ip² |dφ(w)/dw|²``; vectors that few rows use move as if some more did.
     """
     curvature = 2 * metric * np.diag(sums.products)
-    least = max(_LEAST_USE * curvature.mean(), np.finfo(float).tiny)
+    # A basis vector that hardly any row uses would move as far as it likes.
+    least = max(0.05 * curvature.mean(), np.finfo(float).tiny)
     return gradient / np.maximum(curvature, least)[:, None]
 
 
@@ -344,7 +342,7 @@ def _codes(
     normalize: bool,
     tol: float,
 ) -> Array:
-    X = unit_rows(X) if normalize else X
+    X = scale_rows(X, normalize=normalize)
     share = _SHARE_OF_TOL * tol
     found = kernel_codes(
         X, W, G, kernel=kernel, sparsity=sparsity, max_iter=_MOST_CODE_STEPS, tol=share

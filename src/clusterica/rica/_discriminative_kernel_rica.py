@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 from clusterica.arrays import Rows
 from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
-from clusterica.ica._base_kernel_rica import BaseKernelRICA
-from clusterica.ica._labels import (
+from clusterica.kernels import Kernel
+from clusterica.ops.kernel_rica import Model
+from clusterica.rica._base_kernel_rica import BaseKernelRICA
+from clusterica.rica._labels import (
     CONSTRAINTS,
     Labels,
-    check_class_labels,
+    check_labels,
     make_discrimination,
-    most_components,
 )
-from clusterica.ops.kernel_rica import Model
-from clusterica.ops.kernels import Kernel
 
 
 class DiscriminativeKernelRICA(BaseKernelRICA):
@@ -30,9 +29,9 @@ class DiscriminativeKernelRICA(BaseKernelRICA):
 
     Parameters
     ----------
-    n_components : int or None, default=None
-        Number of basis vectors in all, K = k c: k for each of c classes, a multiple of c. None is the largest
-        such number up to the number of features, or c.
+    n_components_per_class : int or None, default=None
+        Number k of basis vectors of every class, so that there are K = k c for c classes. None is the number
+        of features divided by c, one at least.
     kernel : str or Kernel, default="rbf"
         As in :class:`KernelRICA`.
     gamma : float or "median", default="median"
@@ -51,7 +50,7 @@ class DiscriminativeKernelRICA(BaseKernelRICA):
     pooling : {"1d", "2d"}, array-like of shape (n_components,), pooling object or None, default="2d"
         As in :class:`KernelRICA`.
     normalize : bool, default=True
-        Whether to scale rows to unit length first. fit then refuses rows of zeros; transform lets them be.
+        Whether to scale rows to unit length first. Rows of zeros stay zero.
     optimizer : {"auto", "fixed-point", "lbfgs"}, default="auto"
         As in :class:`KernelRICA`.
     max_iter : int, default=200
@@ -103,8 +102,8 @@ class DiscriminativeKernelRICA(BaseKernelRICA):
 
     See Also
     --------
-    clusterica.ica.KernelRICA : Without labels; its notes tell what gamma does.
-    clusterica.ica.DiscriminativeRICA : Without a kernel.
+    clusterica.rica.KernelRICA : Without labels; its notes tell what gamma does.
+    clusterica.rica.DiscriminativeRICA : Without a kernel.
 
     Notes
     -----
@@ -120,25 +119,27 @@ class DiscriminativeKernelRICA(BaseKernelRICA):
     Examples
     --------
     >>> from sklearn.datasets import load_iris
-    >>> from clusterica.ica import DiscriminativeKernelRICA
+    >>> from clusterica.rica import DiscriminativeKernelRICA
     >>> X, y = load_iris(return_X_y=True)
-    >>> rica = DiscriminativeKernelRICA(3, gamma=100.0, random_state=0).fit(X, y)
+    >>> rica = DiscriminativeKernelRICA(1, gamma=100.0, random_state=0).fit(X, y)
     >>> rica.component_classes_
     array([0, 1, 2])
     >>> bool((rica.transform(X).argmax(axis=1) == y).mean() > 0.9)
     True
     """
 
-    _parameter_constraints: ClassVar[dict] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         **BaseKernelRICA._parameter_constraints,
+        "n_components_per_class": [Interval(Integral, 1, None, closed="left"), None],
         "discrimination": [Interval(Real, 0, None, closed="left")],
         "eta": [StrOptions({"auto"}), Interval(Real, 0, None, closed="left")],
         "constraint": [StrOptions(set(CONSTRAINTS))],
     }
 
+    # Fourteen parameters: the eleven of KernelRICA, and three of the discrimination term.
     def __init__(
         self,
-        n_components: int | None = None,
+        n_components_per_class: int | None = None,
         *,
         kernel: str | Kernel = "rbf",
         gamma: float | str = "median",
@@ -154,7 +155,7 @@ class DiscriminativeKernelRICA(BaseKernelRICA):
         tol: float = 1e-5,
         random_state: Any = None,
     ) -> None:
-        self.n_components = n_components
+        self.n_components_per_class = n_components_per_class
         self.kernel = kernel
         self.gamma = gamma
         self.sparsity = sparsity
@@ -187,18 +188,13 @@ class DiscriminativeKernelRICA(BaseKernelRICA):
         self._fit(X, y)
         return self
 
-    def _n_components(self, rows: Rows, y: Any) -> int:
-        if self.n_components is not None or y is None:
-            return super()._n_components(rows, y)
-        return most_components(self, rows, y)
+    def _check_size(self, rows: Rows, y: Any) -> tuple[int, Labels]:
+        labels = check_labels(self, y, rows, self.n_components_per_class)
+        self.classes_, self.component_classes_ = labels.classes, labels.component_classes
+        return labels.n_components, labels
 
-    def _check_labels(self, rows: Rows, y: Any, K: int) -> Labels:
-        labels = check_class_labels(self, y, rows, K)
-        self.classes_, self.component_classes_ = labels.classes, labels.component_classes(K)
-        return labels
-
-    def _supervised(self, model: Model, labels: Labels, K: int) -> Model:
-        term = make_discrimination(K, len(labels.classes), eta=self.eta, constraint=self.constraint)
+    def _supervised(self, model: Model, labels: Labels) -> Model:
+        term = make_discrimination(labels, eta=self.eta, constraint=self.constraint)
         self.eta_ = term.eta
         return model._replace(discrimination=term, strength=float(self.discrimination))
 

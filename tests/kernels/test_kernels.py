@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from clusterica.arrays import to_host
-from clusterica.ops.kernel_check import check_kernel, check_kernel_on
-from clusterica.ops.kernels import (
+from clusterica.kernels import (
     KERNEL_NAMES,
     Gaussian,
     HistogramIntersection,
@@ -17,9 +16,11 @@ from clusterica.ops.kernels import (
     Normalized,
     Polynomial,
     Pull,
+    check_kernel,
     make_kernel,
     median_gamma,
 )
+from clusterica.kernels._check import check_kernel_on
 
 FORMULAS = {
     Gaussian(0.7): lambda x, w: np.exp(-0.7 * ((x - w) ** 2).sum()),
@@ -184,7 +185,9 @@ def test_histogram_intersection_overflows_with_an_error(put, dtype):
         (lambda: HistogramIntersection(float("inf")), "b=inf must be"),
         (lambda: Polynomial(0), "degree=0 must be a whole number"),
         (lambda: Polynomial(1.5), "degree=1.5 must be"),
-        (lambda: make_kernel("gauss", gamma=1.0), "'gauss' is not known; use one of .*'rbf'"),
+        (lambda: make_kernel("gauss"), "'gauss' is not known; use one of .*'rbf'"),
+        (lambda: make_kernel("polynomial", gamma=1.0), "gamma=1.0 is that of kernel='rbf'"),
+        (lambda: make_kernel("rbf"), "gamma='median' needs rows to be found from"),
     ],
 )
 def test_bad_constants(make, message):
@@ -194,17 +197,17 @@ def test_bad_constants(make, message):
 
 @pytest.mark.parametrize("name", KERNEL_NAMES)
 def test_kernels_by_name_have_a_unit_diagonal(name):
-    kernel = make_kernel(name, gamma=0.5)
+    kernel = make_kernel(name, rows=np.random.default_rng(0).normal(size=(20, 3)))
     assert kernel.unit_diagonal
     check_kernel(kernel)
 
 
 def test_constants_of_the_paper():
     assert make_kernel("rbf", gamma=0.3) == Gaussian(0.3)
-    assert make_kernel("polynomial", gamma=0.3) == Normalized(Polynomial(3))
-    assert make_kernel("inverse-distance", gamma=0.3) == InverseDistance(1.0)
+    assert make_kernel("polynomial") == Normalized(Polynomial(3))
+    assert make_kernel("inverse-distance") == InverseDistance(1.0)
     own = Linear()
-    assert make_kernel(own, gamma=0.3) is own
+    assert make_kernel(own) is own
 
 
 def test_median_gamma():

@@ -10,24 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import clusterica
 from clusterica.arrays import as_rows, to_host
-from clusterica.ica import (
-    Gaussian,
-    KernelICA,
-    KernelRICA,
-    Normalized,
-    Polynomial,
-    Pull,
-    TorusPooling,
-)
-from clusterica.ica._kernel_descent import KernelProblem, descend
+from clusterica.contrasts import TorusPooling, make_penalty
+from clusterica.kernels import KERNEL_NAMES, Gaussian, Linear, Normalized, Polynomial, Pull
 from clusterica.ops.kernel_rica import Model, sweep
-from clusterica.ops.kernels import KERNEL_NAMES, Linear
-from clusterica.ops.penalty import make_penalty
 from clusterica.preprocessing import KernelWhitener
+from clusterica.rica import RICA, KernelRICA
+from clusterica.rica._kernel_descent import KernelProblem, descend
 
 OPTIMIZERS = ["auto", "fixed-point", "lbfgs"]
 quiet = pytest.mark.filterwarnings("ignore:.*max_iter", "ignore:.*are dead")
@@ -215,17 +208,51 @@ def test_with_a_linear_kernel_it_is_rica(digits):
 # --- Whitened ---------------------------------------------------------------------------------------
 
 
+def whitened(K, *, n_white=None, n_landmarks=None, kernel="rbf", seed=0, **settings):
+    """Kernel RICA with whitening: RICA of rows that a kernel whitener has mapped."""
+    whitener = KernelWhitener(n_white, kernel=kernel, n_landmarks=n_landmarks, random_state=seed)
+    settings = {"sparsity": 0.01, "pooling": "2d", "max_iter": 200, "tol": 1e-5, **settings}
+    return make_pipeline(whitener, RICA(K, unit_norm=False, random_state=seed, **settings))
+
+
 @pytest.mark.parametrize("K", [5, 30])
 def test_in_white_space_the_reconstruction_is_the_distance_from_orthonormal(digits, K):
     """Lemma 4.1: mean |WᵀW z - z|² = |WᵀW - I|² for white z."""
-    rica = KernelRICA(K, whiten=True, n_landmarks=60, sparsity=0.5, random_state=0).fit(digits)
-    Z = rica.whitener_.transform(digits)
-    assert Z.shape[1] == min(K, rica.whitener_.rank_)
+    pipeline = whitened(K, n_white=K, n_landmarks=60, sparsity=0.5).fit(digits)
+    whitener, rica = pipeline
+    Z = whitener.transform(digits)
     W = rica.components_
     error = ((Z @ W.T @ W - Z) ** 2).sum(axis=1).mean()
-    assert error == pytest.approx(((W.T @ W - np.eye(Z.shape[1])) ** 2).sum(), rel=1e-6)
+    assert error == pytest.approx(((W.T @ W - np.eye(K)) ** 2).sum(), rel=1e-6)
     assert rica.reconstruction_error_ == pytest.approx(error, rel=1e-6)
-    np.testing.assert_allclose(rica.transform(digits), Z @ W.T, atol=1e-8)
+    np.testing.assert_allclose(pipeline.transform(digits), Z @ W.T, atol=1e-8)
+
+
+def test_the_whitened_objective_as_it_was(digits):
+    """Numbers of KernelRICA(5, whiten=True, ...), of which the pipeline took the place."""
+    rng = np.random.default_rng(0)
+    whitener = KernelWhitener(5, gamma=4.0, n_landmarks=30, random_state=int(rng.integers(2**31)))
+    rica = RICA(5, sparsity=0.5, pooling="2d", unit_norm=False, tol=1e-5, random_state=rng)
+    codes = make_pipeline(whitener, rica).fit_transform(digits)
+    np.testing.assert_allclose(rica.objective_history_[[0, -1]], [6.00891783, 2.07232106])
+    sizes = [0.60822058, 0.62850323, 0.68379433, 0.67700959, 0.58530891]
+    np.testing.assert_allclose(np.abs(codes).mean(axis=0), sizes, rtol=1e-4)
+
+
+def test_the_whitened_objective_is_that_of_mapped_rows(digits):
+    """What the pipeline minimises, written with k(L, x) alone: codes are W T (k(L, x) - mean)."""
+    pipeline = whitened(6, n_white=6, n_landmarks=40, sparsity=0.1).fit(digits)
+    whitener, rica = pipeline
+    K = whitener.kernel_(unit(digits), whitener.landmarks_) - whitener.mean_
+    U = rica.components_ @ whitener.whitening_
+    S = K @ U.T
+    np.testing.assert_allclose(pipeline.transform(digits), S, atol=1e-8)
+    Z = K @ whitener.whitening_.T
+    error = ((S @ rica.components_ - Z) ** 2).sum(axis=1).mean()
+    penalty = make_penalty("logcosh", "2d", n_codes=6)(S).value / len(digits)
+    assert rica.objective_history_[-1] == pytest.approx(error + 0.1 * penalty)
+    # The penalty grows with codes, and the reconstruction alone holds them: near orthonormal, not quite.
+    assert 0 < rica.reconstruction_error_ < 1
 
 
 @given(
@@ -239,63 +266,22 @@ def test_in_white_space_the_reconstruction_is_the_distance_from_orthonormal(digi
 def test_lemma_4_1_for_any_basis(seed, K, kernel, n_landmarks):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(60, 5))
-    whitener = KernelWhitener(kernel=kernel, n_landmarks=n_landmarks, random_state=seed).fit(X)
+    pipeline = whitened(K, kernel=kernel, n_landmarks=n_landmarks, seed=seed, max_iter=3).fit(X)
+    whitener, rica = pipeline
     Z = whitener.transform(X)
     W = rng.normal(size=(K, Z.shape[1])) / K**0.5
     error = ((Z @ W.T @ W - Z) ** 2).sum(axis=1).mean()
     assert error == pytest.approx(((W.T @ W - np.eye(Z.shape[1])) ** 2).sum(), rel=1e-4)
-    learned = {"kernel": kernel, "whiten": True, "n_landmarks": n_landmarks, "max_iter": 3}
-    rica = KernelRICA(K, random_state=seed, **learned).fit(X)
     V = rica.components_
     distance = ((V.T @ V - np.eye(V.shape[1])) ** 2).sum()
     assert rica.reconstruction_error_ == pytest.approx(distance, rel=1e-4, abs=1e-8)
 
 
-def test_a_warning_in_white_space_is_at_the_line_of_the_user(digits):
-    with pytest.warns(ConvergenceWarning, match="max_iter=1 steps") as caught:
-        KernelRICA(5, whiten=True, n_landmarks=30, max_iter=1, random_state=0).fit(digits)
-    assert [w.filename for w in caught] == [__file__]
-
-
-@pytest.mark.parametrize("learner", [KernelRICA(5, whiten=True), KernelICA(5)])
-def test_white_rows_sent_through_a_device_keep_to_the_memory_budget(learner, monkeypatch):
-    pytest.importorskip("torch")
-    X = np.random.default_rng(0).normal(size=(40_000, 4))
-    learner.set_params(n_landmarks=20, max_iter=1, random_state=0)
-    sizes = []
-    whiten = KernelWhitener._whiten
-
-    def seen(self, rows):
-        sizes.append(rows.n_rows)
-        return whiten(self, rows)
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        right = learner.fit(X).transform(X)
-        monkeypatch.setattr(KernelWhitener, "_whiten", seen)
-        with clusterica.config_context(device="cpu", memory="1MiB"):
-            S = learner.fit(X).transform(X[:9])
-    assert max(sizes) * 5 * X.itemsize <= 2**20
-    assert isinstance(S, np.ndarray)
-    np.testing.assert_allclose(S, right[:9], atol=1e-6)
-
-
 def test_more_vectors_than_white_dimensions():
     X = np.random.default_rng(0).normal(size=(200, 3))
-    rica = KernelRICA(12, kernel=Polynomial(1), whiten=True, normalize=False, random_state=0).fit(X)
-    assert rica.components_.shape == (12, 3)
-    assert rica.transform(X).shape == (200, 12)
-
-
-def test_a_fit_forgets_what_the_one_before_left(digits):
-    rica = KernelRICA(5, gamma=4.0, whiten=True, n_landmarks=30, random_state=0).fit(digits)
-    assert not hasattr(rica, "n_dead_")
-    rica.set_params(whiten=False, n_landmarks=None).fit(digits)
-    assert rica.components_.shape == (5, 64)
-    assert not hasattr(rica, "whitener_")
-    np.testing.assert_array_equal(
-        rica.transform(digits), KernelRICA(5, gamma=4.0, random_state=0).fit_transform(digits)
-    )
+    pipeline = whitened(12, kernel=Polynomial(1)).set_params(kernelwhitener__normalize=False)
+    assert pipeline.fit_transform(X).shape == (200, 12)
+    assert pipeline[-1].components_.shape == (12, 3)
 
 
 # --- Where rows live --------------------------------------------------------------------------------
@@ -313,10 +299,8 @@ def test_blocks_of_any_size_give_the_same_basis(digits):
 
 
 @quiet
-@pytest.mark.parametrize("whiten", [False, True])
-def test_tensors_stay_tensors(put, digits, whiten):
+def test_tensors_stay_tensors(put, digits):
     settings = {"gamma": 4.0, "max_iter": 8, "random_state": 0}
-    settings |= {"whiten": True, "n_landmarks": 30} if whiten else {}
     right = KernelRICA(6, **settings).fit(digits)
     X = put(digits)
     rica = KernelRICA(6, **settings).fit(X)
@@ -373,16 +357,13 @@ class Wrong(Gaussian):
         ({"kernel": Wrong(100.0)}, ValueError, "pull is off by 1 of its size"),
         ({"kernel": lambda X, W: X @ W.T}, TypeError, "has no diagonal"),
         ({"optimizer": "newton"}, ValueError, "'optimizer' parameter"),
-        ({"n_components": 500}, ValueError, "n_components=500 must be at most.*n_samples=300"),
+        (
+            {"n_components": 500},
+            ValueError,
+            "n_components=500 must be at most.*n_samples=300; lower",
+        ),
         ({"pooling": TorusPooling((3, 3))}, ValueError, "has 9 places"),
         ({"pooling": "3d"}, ValueError, "pooling='3d'"),
-        ({"whiten": True, "n_landmarks": 3}, ValueError, "n_landmarks=3 must be at least"),
-        ({"n_landmarks": 30}, ValueError, "n_landmarks=30 is for whiten=True; set that"),
-        (
-            {"whiten": True, "n_components": 500},
-            ValueError,
-            "n_components=500 must be at most.*n_samples=300; lower it, or give more rows",
-        ),
         (
             {"kernel": "inverse-distance", "gamma": 7.0},
             ValueError,
@@ -397,14 +378,19 @@ def test_bad_settings(digits, settings, error, message):
         KernelRICA(**{"n_components": 4, "random_state": 0, **settings}).fit(100 * digits)
 
 
-@pytest.mark.parametrize("whiten", [False, True])
-def test_rows_of_zeros_have_no_direction(digits, whiten):
+def test_rows_of_zeros_stay_zero(digits):
+    """A row of zeros has no direction: normalize leaves it as it is, in fit and in transform."""
     X = digits.copy()
     X[17] = 0
-    settings = {"whiten": whiten, "n_landmarks": 30 if whiten else None, "random_state": 0}
-    with pytest.raises(ValueError, match=r"row 17.*normalize=False"):
-        KernelRICA(4, gamma=4.0, **settings).fit(X)
-    KernelRICA(4, gamma=1e-3, normalize=False, **settings).fit(X)
+    rica = KernelRICA(4, gamma=4.0, random_state=0).fit(X)
+    by_hand = unit(digits)
+    by_hand[17] = 0
+    plain = KernelRICA(4, gamma=4.0, normalize=False, random_state=0).fit(by_hand)
+    np.testing.assert_allclose(rica.components_, plain.components_, atol=1e-6)
+    S = rica.transform(X)
+    np.testing.assert_allclose(S[17], np.exp(-4.0 * (rica.components_**2).sum(axis=1)))
+    with pytest.raises(ValueError, match="rows that differ"):
+        KernelRICA(1).fit(np.zeros((10, 3)))
 
 
 def test_bad_rows(digits):
@@ -422,8 +408,7 @@ def test_bad_rows(digits):
 
 
 def test_a_seed_repeats_and_models_survive_files(digits, tmp_path):
-    white = {"gamma": 4.0, "whiten": True, "n_landmarks": 30}
-    for settings in ({"gamma": 4.0}, white, {"kernel": "polynomial"}):
+    for settings in ({"gamma": 4.0}, {"kernel": "polynomial"}):
         make = KernelRICA(4, random_state=3, **settings)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*are dead")
@@ -442,18 +427,16 @@ def test_names_of_outputs(digits):
 
 
 @quiet
-@pytest.mark.parametrize("whiten", [False, True])
-def test_progress(digits, bar, whiten):
+def test_progress(digits, bar):
     settings = {"gamma": 4.0, "max_iter": 5, "random_state": 0}
-    rica = KernelRICA(4, whiten=whiten, **settings).set_callbacks(bar).fit(digits)
+    rica = KernelRICA(4, **settings).set_callbacks(bar).fit(digits)
     assert bar.names[-1] == "fit"
     assert bar.names.count("iteration") >= rica.n_iter_
     assert "basis" in bar.names
 
 
-@pytest.mark.parametrize("whiten", [False, True])
-def test_a_plain_callback_gets_models_and_stops_the_fit(digits, watcher, whiten):
-    settings = {"gamma": 4.0, "whiten": whiten, "random_state": 0}
+def test_a_plain_callback_gets_models_and_stops_the_fit(digits, watcher):
+    settings = {"gamma": 4.0, "random_state": 0}
     seen = watcher()
     whole = KernelRICA(4, **settings).set_callbacks(seen).fit(digits)
     assert whole.n_iter_ > 3
@@ -469,21 +452,12 @@ def test_a_plain_callback_gets_models_and_stops_the_fit(digits, watcher, whiten)
     np.testing.assert_allclose(found, stopped.transform(digits), atol=1e-10)
 
 
-def zeros_are_refused(estimator):
-    reason = (
-        "has a row of zeros; see test_rows_of_zeros_have_no_direction, and normalize=False here"
-    )
-    return {"check_estimators_dtypes": reason} if estimator.normalize else {}
-
-
 @quiet
 @parametrize_with_checks(
     [
         KernelRICA(3, max_iter=5),
         KernelRICA(3, optimizer="fixed-point", normalize=False, max_iter=5),
-        KernelRICA(2, whiten=True, gamma=3.0, max_iter=20),
-    ],
-    expected_failed_checks=zeros_are_refused,
+    ]
 )
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
