@@ -11,6 +11,7 @@ from clusterica.arrays._namespace import Array
 from clusterica.arrays._sklearn import Interval
 from clusterica.encoders._base import BaseEncoder
 from clusterica.ops import code
+from clusterica.ops.cpu.encode import Code
 
 
 class SoftThresholdEncoder(BaseEncoder):
@@ -66,6 +67,10 @@ class SoftThresholdEncoder(BaseEncoder):
         self.alpha = alpha
         self.two_sided = two_sided
 
+    def compiled_form(self) -> tuple[Code, float]:
+        """Return the function by which compiled code computes these codes, and its threshold."""
+        return (Code.BOTH_SIGNS if self.two_sided else Code.POSITIVE), float(self.alpha)
+
     def n_features_out(self, n_atoms: int) -> int:
         """Return how many features a row has after encoding with so many atoms."""
         return n_atoms * (2 if self.two_sided else 1)
@@ -119,6 +124,10 @@ class SigmoidEncoder(BaseEncoder):
     def __init__(self, dictionary: Any = None, *, bias: float = 0.0) -> None:
         self.dictionary = dictionary
         self.bias = bias
+
+    def compiled_form(self) -> tuple[Code, float]:
+        """Return the function by which compiled code computes these codes, and its threshold."""
+        return Code.SIGMOID, float(self.bias)
 
     def _function(self) -> Callable[..., Array]:
         return partial(code.sigmoid, bias=float(self.bias))

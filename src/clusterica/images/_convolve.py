@@ -10,19 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from clusterica.arrays import Rows, namespace_of, to_host
 from clusterica.arrays._namespace import Array
-from clusterica.encoders import (
-    HardEncoder,
-    SigmoidEncoder,
-    SoftThresholdEncoder,
-    TriangleEncoder,
-)
-from clusterica.images._bank import Bank, apply_step, own_code
+from clusterica.images._bank import Bank, apply_step
 from clusterica.ops.code import center
 from clusterica.ops.cpu.encode import Code, Filters, pooled_codes
 from clusterica.ops.linalg import project, row_energies
@@ -48,13 +41,11 @@ class Shape:
         return down, across
 
 
-def encode_function(bank: Bank, encoder: Any, home: Rows) -> Callable[[Array], Array]:
+def encode_function(bank: Bank, home: Rows) -> Callable[[Array], Array]:
     """Return the function from a block of whitened rows to their codes."""
-    if isinstance(encoder, str):
-        return partial(own_code, bank.learner, encoder)
-    prepared = encoder.prepare(np.asarray(to_host(bank.filters), np.float32))
-    prepared = [home.place(values) for values in prepared]
-    return lambda rows: encoder.encode(rows, *prepared)
+    D = None if bank.filters is None else np.asarray(to_host(bank.filters), np.float32)
+    prepared = [home.place(values) for values in bank.encoder.prepare(D)]
+    return lambda rows: bank.encoder.encode(rows, *prepared)
 
 
 def stages(bank: Bank, home: Rows) -> list[tuple[str, Callable[[Array], Array]]]:
@@ -75,17 +66,12 @@ def stages(bank: Bank, home: Rows) -> list[tuple[str, Callable[[Array], Array]]]
 class Staged:
     """One step after the other on all patches of a block of images."""
 
-    def __init__(self, bank: Bank, encoder: Any, home: Rows, shape: Shape) -> None:
+    def __init__(self, bank: Bank, home: Rows, shape: Shape) -> None:
         self._steps = [step for _, step in stages(bank, home)]
-        self._encode = encode_function(bank, encoder, home)
-        self._shape = shape
-        own_transform = isinstance(encoder, str)
-        # Of a learner's transform nothing is known: room for three arrays of codes.
-        self._code_bytes = (
-            12 * bank.n_codes if own_transform else encoder.row_bytes(*bank.filters.shape, 4)
-        )
+        self._encode = encode_function(bank, home)
+        self._shape, self._code_bytes = shape, bank.code_bytes()
         # Estimators have threads of their own.
-        self.threaded = not own_transform and is_plain(bank)
+        self.threaded = not bank.by_learner and is_plain(bank)
 
     def row_bytes(self, n_features: int, n_codes: int) -> int:
         """Return the working memory for each patch."""
@@ -200,17 +186,18 @@ class Fused:
 Coder = Staged | Rectified | Fused
 
 
-def make_coder(bank: Bank, encoder: Any, home: Rows, shape: Shape) -> Coder:
+def make_coder(bank: Bank, home: Rows, shape: Shape) -> Coder:
     """Return the compiled coder where there is one for these steps and this data, else the staged one."""
-    fused = fused_code(encoder)
+    # An encoder of the user's own need not have a compiled form.
+    fused = bank.encoder.compiled_form() if hasattr(bank.encoder, "compiled_form") else None
     if fused is None or not is_plain(bank):
-        return Staged(bank, encoder, home, shape)
+        return Staged(bank, home, shape)
     if home.on_host:
         return Fused(bank, *fused, shape)
     sums = shape.pooling in (Pooling.SUM, Pooling.MEAN)
     if sums and fused[0] in (Code.BOTH_SIGNS, Code.POSITIVE):
         return Rectified(bank, *fused, home, shape)
-    return Staged(bank, encoder, home, shape)
+    return Staged(bank, home, shape)
 
 
 def is_plain(bank: Bank) -> bool:
@@ -219,19 +206,6 @@ def is_plain(bank: Bank) -> bool:
         Whitener,
         type(None),
     )
-
-
-def fused_code(encoder: Any) -> tuple[Code, float] | None:
-    """Return the compiled form of an encoder, and its threshold, if it has one."""
-    if type(encoder) is SoftThresholdEncoder:
-        return (Code.BOTH_SIGNS if encoder.two_sided else Code.POSITIVE), float(encoder.alpha)
-    if type(encoder) is SigmoidEncoder:
-        return Code.SIGMOID, float(encoder.bias)
-    if type(encoder) is HardEncoder:
-        return Code.ONE_HOT, 0.0
-    if type(encoder) is TriangleEncoder:
-        return Code.TRIANGLE, 0.0
-    return None
 
 
 def fused_filters(bank: Bank, code: Code) -> Filters:

@@ -29,6 +29,7 @@ from clusterica.encoders import make_encoder
 from clusterica.images._bank import (
     OWN_CODES,
     Bank,
+    LearnerEncoder,
     in_pixels,
     learn_bank,
     make_learner,
@@ -59,8 +60,8 @@ class ImageFeatures(
     Parameters
     ----------
     n_filters : int, default=1600
-        Number of filters; more almost always helps. Passed to the learner as ``n_clusters`` or
-        ``n_components``.
+        Number of filters; more almost always helps. The learner is told by
+        :func:`clusterica.cluster.with_n_centers`: as ``n_clusters`` or ``n_components`` mostly.
     patch_size : int, default=6
         Side of a patch in pixels. 6 and 8 work well; much larger patches need very many of them.
     n_patches : int, default=400_000
@@ -104,7 +105,7 @@ class ImageFeatures(
     normalizer_, whitener_, learner_ : estimators
         The fitted steps, None where left out; lists of them if there are several regions.
     encoder_ : encoder
-        The encoder in use, or the word for the learner's own transform.
+        The encoder in use.
     n_codes_ : list of int
         Number of codes of a patch, for every region.
     patch_shape_ : tuple (patch_size, patch_size, channels)
@@ -240,7 +241,7 @@ class ImageFeatures(
         images = self._checked(X, reset=False)
         self._warn_of_range(images.largest_pixel())
         shape = self._shape()
-        coders = [make_coder(bank, self.encoder_, images.home, shape) for bank in self._banks()]
+        coders = [make_coder(bank, images.home, shape) for bank in self._banks()]
         regions = make_regions(coders, self._region_grid(), self._grids(), shape)
         return encode_images(images, regions, shape, self.n_codes_, self._n_cells())
 
@@ -300,7 +301,7 @@ class ImageFeatures(
         found = {"raw": rows}
         for name, step in stages(bank, home):
             rows = found[name] = step(rows)
-        found["codes"] = encode_function(bank, self.encoder_, home)(rows)
+        found["codes"] = encode_function(bank, home)(rows)
         return {name: home.export(values) for name, values in found.items()}
 
     @property
@@ -316,7 +317,7 @@ class ImageFeatures(
         return _one_or_all([in_pixels(bank, patterns=True) for bank in self._banks()])
 
     def _make_encoder(self) -> Any:
-        """Return the encoder, or the word for the learner's own, after a look at what can't go together."""
+        """Return the encoder, once it is checked that it can go with the learner."""
         if isinstance(self.encoder, str) and self.encoder in OWN_CODES:
             named = isinstance(self.learner, str)
             if self.learner == "patches" if named else not hasattr(self.learner, "transform"):
@@ -324,7 +325,7 @@ class ImageFeatures(
                     f"encoder={self.encoder!r} needs a learner with a transform, and learner="
                     f"{self.learner!r} has none; name an encoder, such as 'soft-threshold'"
                 )
-            return self.encoder
+            return LearnerEncoder(both_signs=OWN_CODES[self.encoder])
         return make_encoder(clone(self.encoder, safe=False))
 
     def _learn(
@@ -340,7 +341,12 @@ class ImageFeatures(
             self._draw(images, self.n_patches, region, rng),
             labels,
             steps=make_steps(self.normalizer, self.whitener, self.patch_size),
-            learner=make_learner(self.learner, self.n_filters, rng),
+            learner=make_learner(
+                self.learner,
+                self.n_filters,
+                rng,
+                n_classes=None if labels is None else len(np.unique(labels)),
+            ),
             n_filters=self.n_filters,
             encoder=encoder,
             rng=rng,
@@ -366,7 +372,13 @@ class ImageFeatures(
             return value if isinstance(value, list) else [value] * len(self.n_codes_)
 
         steps = (self.normalizer_, self.whitener_, self.learner_, getattr(self, "filters_", None))
-        return [Bank(*parts) for parts in zip(*map(each, steps), self.n_codes_, strict=True)]
+        banks = []
+        for *parts, n_codes in zip(*map(each, steps), self.n_codes_, strict=True):
+            encoder, learner = self.encoder_, parts[2]
+            if isinstance(encoder, LearnerEncoder):
+                encoder = encoder.with_learner(learner)
+            banks.append(Bank(*parts, encoder, n_codes))
+        return banks
 
     def _warn_of_range(self, largest: float) -> None:
         """Warn if images have values up to 1 and those of fit had up to 255, or the other way round."""
