@@ -49,7 +49,7 @@ class BaseKMeans(
     """Base of the K-means family; a subclass says its rule and names its parameters."""
 
     _size_name: ClassVar[str] = "n_clusters"  # the parameter that errors tell to lower
-    _parameter_constraints: ClassVar[dict] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_clusters": [Interval(Integral, 1, None, closed="left")],
         "init": [StrOptions(set(METHODS)), "array-like", callable],
         "n_init": [Interval(Integral, 1, None, closed="left")],

@@ -106,7 +106,7 @@ class CosineKMeans(BaseKMeans):
     np.True_
     """
 
-    _parameter_constraints: ClassVar[dict] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         **{k: v for k, v in BaseKMeans._parameter_constraints.items() if k != "n_clusters"},
         "n_axes": [Interval(Integral, 1, None, closed="left"), None],
         "orthogonal": ["boolean"],

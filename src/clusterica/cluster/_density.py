@@ -141,7 +141,7 @@ class DensityClusterer(ClusterMixin, BaseEstimator):
     array([0, 1], dtype=int32)
     """
 
-    _parameter_constraints: ClassVar[dict] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_clusters": [Interval(Integral, 1, None, closed="left"), None],
         "method": [StrOptions({"kde", "scale-space"})],
         "bandwidth": [StrOptions({*RULES, "isj"}), Interval(Real, 0, None, closed="neither")],

@@ -104,7 +104,7 @@ class GainShapeKMeans(BaseKMeans):
     array([1., 1.])
     """
 
-    _parameter_constraints: ClassVar[dict] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         **BaseKMeans._parameter_constraints,
         "damping": [Interval(Real, 0, None, closed="left")],
     }

@@ -39,7 +39,7 @@ from clusterica.ops.cpu.encode import Code
 class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
     """An encoder of rows by a dictionary; children say what the code of a block is."""
 
-    _parameter_constraints: ClassVar[dict] = {"dictionary": ["array-like", None]}
+    _parameter_constraints: ClassVar[dict[str, Any]] = {"dictionary": ["array-like", None]}
     dictionary: Any
 
     def __init_subclass__(cls) -> None:

@@ -103,7 +103,7 @@ class KernelSparseEncoder(BaseEncoder):
            [0.26, 0.  ]])
     """
 
-    _parameter_constraints: ClassVar[dict] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         **BaseEncoder._parameter_constraints,
         "kernel": [StrOptions(set(KERNEL_NAMES)), callable],
         "gamma": [Interval(Real, 0, None, closed="neither"), StrOptions({"median"})],

@@ -54,7 +54,7 @@ class SoftThresholdEncoder(BaseEncoder):
     array([[1.5, 0. , 0. , 0.5]])
     """
 
-    _parameter_constraints: ClassVar[dict] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         **BaseEncoder._parameter_constraints,
         "alpha": [Interval(Real, 0, None, closed="left")],
         "two_sided": ["boolean"],
@@ -116,7 +116,7 @@ class SigmoidEncoder(BaseEncoder):
     array([[0.5, 1. ]])
     """
 
-    _parameter_constraints: ClassVar[dict] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         **BaseEncoder._parameter_constraints,
         "bias": [Interval(Real, None, None, closed="neither")],
     }

@@ -72,7 +72,7 @@ class SparseEncoder(BaseEncoder):
     array([[ 1.5, -0.5]])
     """
 
-    _parameter_constraints: ClassVar[dict] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         **BaseEncoder._parameter_constraints,
         "alpha": [Interval(Real, 0, None, closed="neither")],
         "split_signs": ["boolean"],
@@ -165,7 +165,7 @@ class OMPEncoder(BaseEncoder):
     array([[0., 0., 5.]])
     """
 
-    _parameter_constraints: ClassVar[dict] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         **BaseEncoder._parameter_constraints,
         "n_nonzero": [Interval(Integral, 1, None, closed="left")],
         "split_signs": ["boolean"],

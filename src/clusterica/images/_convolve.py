@@ -21,7 +21,7 @@ from clusterica.ops.cpu.encode import Code, Filters, pooled_codes
 from clusterica.ops.linalg import project, row_energies
 from clusterica.ops.normalize import normalize_contrast
 from clusterica.ops.patch import extract_patches, n_places
-from clusterica.ops.pool import Cell, Pooling, finish_cells, reduce_cells
+from clusterica.ops.pool import Cell, CellPooling, finish_cells, reduce_cells
 from clusterica.preprocessing import ContrastNormalizer, Whitener
 
 
@@ -31,7 +31,7 @@ class Shape:
 
     patch_size: int
     stride: int
-    pooling: Pooling
+    pooling: CellPooling
 
     def places(self, height: int, width: int) -> tuple[int, int]:
         """Return the rows and columns of places of patches in an image."""
@@ -80,7 +80,7 @@ class Staged:
     def __call__(self, images: Array, cells: Sequence[Cell], band: int) -> Array:
         """Return the features of a block of images, a band of so many rows of patches after the other."""
         p, s, n_down = self._shape.patch_size, self._shape.stride, max(c.bottom for c in cells)
-        reduced: list | None = None
+        reduced: list[Array] | None = None
         for top in range(0, n_down, band):
             bottom = min(top + band, n_down)
             lines = images[:, top * s : (bottom - 1) * s + p, :, :]
@@ -123,7 +123,7 @@ class Rectified:
     def __call__(self, images: Array, cells: Sequence[Cell], band: int) -> Array:
         """Return the features of a block of images, a band of so many rows of patches after the other."""
         p, s, n_down = self._shape.patch_size, self._shape.stride, max(c.bottom for c in cells)
-        sides: list[list | None] = [None, None]
+        sides: list[list[Array] | None] = [None, None]
         for top in range(0, n_down, band):
             bottom = min(top + band, n_down)
             lines = images[:, top * s : (bottom - 1) * s + p, :, :]
@@ -143,8 +143,10 @@ class Rectified:
             rows = step(rows)
         return xp.reshape(rows @ self._F.T, (*patches.shape[:3], -1))
 
-    def _summed(self, values: Array, cells: Sequence[Cell], top: int, so_far: list | None) -> list:
-        return reduce_cells(values, cells, pooling=Pooling.SUM, first_row=top, so_far=so_far)
+    def _summed(
+        self, values: Array, cells: Sequence[Cell], top: int, so_far: list[Array] | None
+    ) -> list[Array]:
+        return reduce_cells(values, cells, pooling=CellPooling.SUM, first_row=top, so_far=so_far)
 
     def _codes(self, cell: Cell, above: Array, below: Array | None) -> Array:
         """Return the sums of the codes of a cell from those of the clipped responses."""
@@ -194,7 +196,7 @@ def make_coder(bank: Bank, home: Rows, shape: Shape) -> Coder:
         return Staged(bank, home, shape)
     if home.on_host:
         return Fused(bank, *fused, shape)
-    sums = shape.pooling in (Pooling.SUM, Pooling.MEAN)
+    sums = shape.pooling in (CellPooling.SUM, CellPooling.MEAN)
     if sums and fused[0] in (Code.BOTH_SIGNS, Code.POSITIVE):
         return Rectified(bank, *fused, home, shape)
     return Staged(bank, home, shape)

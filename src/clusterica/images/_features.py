@@ -41,7 +41,7 @@ from clusterica.images._score import unexplained
 from clusterica.images._source import Images, Part
 from clusterica.images._validation import check_grid, check_images, check_labels, warn_if_alpha
 from clusterica.images._walk import encode_images, make_regions, region_box
-from clusterica.ops.pool import Grid, Pooling, grid_cells
+from clusterica.ops.pool import CellPooling, Grid, grid_cells
 from clusterica.optim import Progress, fit_progress
 
 _SCORED = 10_000  # patches that score draws at most
@@ -139,7 +139,7 @@ class ImageFeatures(
     (1797, 256)
     """
 
-    _parameter_constraints: ClassVar[dict] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_filters": [Interval(Integral, 1, None, closed="left")],
         "patch_size": [Interval(Integral, 1, None, closed="left")],
         "n_patches": [Interval(Integral, 2, None, closed="left")],
@@ -368,7 +368,7 @@ class ImageFeatures(
     def _banks(self) -> list[Bank]:
         """Return the fitted steps of every region."""
 
-        def each(value: Any) -> list:
+        def each(value: Any) -> list[Any]:
             return value if isinstance(value, list) else [value] * len(self.n_codes_)
 
         steps = (self.normalizer_, self.whitener_, self.learner_, getattr(self, "filters_", None))
@@ -417,7 +417,7 @@ class ImageFeatures(
         return images
 
     def _shape(self) -> Shape:
-        return Shape(self.patch_size, self.stride, Pooling[self.pooling.upper()])
+        return Shape(self.patch_size, self.stride, CellPooling[self.pooling.upper()])
 
     def _region_grid(self) -> Grid:
         return check_grid("regions", self.regions)
@@ -441,6 +441,6 @@ class ImageFeatures(
         return tags
 
 
-def _one_or_all(values: list) -> Any:
+def _one_or_all(values: list[Any]) -> Any:
     """Return what there is one of, or the list of those of all regions."""
     return values[0] if len(values) == 1 else values

@@ -106,7 +106,7 @@ class Whitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     True
     """
 
-    _parameter_constraints: ClassVar[dict] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         "method": [StrOptions({"zca", "pca", "cholesky"})],
         "eps": [Interval(Real, 0, None, closed="left"), str],
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
