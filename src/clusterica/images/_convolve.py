@@ -194,11 +194,12 @@ def make_coder(bank: Bank, home: Rows, shape: Shape) -> Coder:
     fused = bank.encoder.compiled_form() if hasattr(bank.encoder, "compiled_form") else None
     if fused is None or not is_plain(bank):
         return Staged(bank, home, shape)
+    code, alpha = fused
     if home.on_host:
-        return Fused(bank, *fused, shape)
+        return Fused(bank, code, alpha, shape)
     sums = shape.pooling in (CellPooling.SUM, CellPooling.MEAN)
-    if sums and fused[0] in (Code.BOTH_SIGNS, Code.POSITIVE):
-        return Rectified(bank, *fused, home, shape)
+    if sums and code in (Code.BOTH_SIGNS, Code.POSITIVE):
+        return Rectified(bank, code, alpha, home, shape)
     return Staged(bank, home, shape)
 
 

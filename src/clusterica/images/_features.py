@@ -371,13 +371,12 @@ class ImageFeatures(
         def each(value: Any) -> list[Any]:
             return value if isinstance(value, list) else [value] * len(self.n_codes_)
 
-        steps = (self.normalizer_, self.whitener_, self.learner_, getattr(self, "filters_", None))
-        banks = []
-        for *parts, n_codes in zip(*map(each, steps), self.n_codes_, strict=True):
-            encoder, learner = self.encoder_, parts[2]
-            if isinstance(encoder, LearnerEncoder):
-                encoder = encoder.with_learner(learner)
-            banks.append(Bank(*parts, encoder, n_codes))
+        filters = getattr(self, "filters_", None)
+        steps = (self.normalizer_, self.whitener_, self.learner_, filters, self.encoder_)
+        banks = [Bank(*parts) for parts in zip(*map(each, steps), self.n_codes_, strict=True)]
+        for bank in banks:
+            if bank.by_learner:
+                bank.encoder = bank.encoder.with_learner(bank.learner)
         return banks
 
     def _warn_of_range(self, largest: float) -> None:
