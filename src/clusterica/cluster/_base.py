@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
@@ -45,6 +45,7 @@ class BaseKMeans(
     TransformerMixin,
     ClusterMixin,
     BaseEstimator,
+    ABC,
 ):
     """Base of the K-means family; a subclass says its rule and names its parameters."""
 
@@ -117,8 +118,8 @@ class BaseKMeans(
 
         The first batch chooses the initial centres. A centre weighs as much as the rows it has
         received so far, so that later batches move it less and less. With ``empty="data"``, a
-        centre that received none of the last ``1000 * n_clusters`` rows moves to a row of the batch,
-        and one that never received any does so after ``100 * n_clusters``. The objective is that of
+        centre that received none of the last 1000 rows for each centre moves to a row of the batch,
+        and one that never received any does so after 100 for each. The objective is that of
         the batch before it moved the centres.
 
         Parameters
