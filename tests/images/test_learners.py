@@ -350,6 +350,7 @@ def test_constant_images():
     np.testing.assert_array_equal(features, 0)
 
 
+@pytest.mark.filterwarnings("ignore:.* of 6 clusters are near-empty")  # so few patches
 @pytest.mark.parametrize("encoder", ["transform", "transform-both-signs"])
 @pytest.mark.parametrize("regions", [(1, 1), (1, 2)])
 def test_codes_of_the_learner_in_a_model_file(images, tmp_path, encoder, regions):
@@ -367,6 +368,7 @@ def test_codes_of_the_learner_in_a_model_file(images, tmp_path, encoder, regions
     np.testing.assert_array_equal(loaded.transform(images), model.transform(images))
 
 
+@pytest.mark.filterwarnings("ignore:.* of 6 clusters are near-empty")
 def test_filters_in_pairs(images):
     settings = {"patch_size": 3, "n_patches": 200, "learner": CosineKMeans(max_iter=3)}
     model = ImageFeatures(6, **settings, random_state=0).fit(images)
