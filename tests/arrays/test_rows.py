@@ -17,7 +17,7 @@ from clusterica.arrays import (
 )
 from clusterica.arrays._walk import block_size
 from clusterica.ops.assign import lloyd_sums
-from clusterica.ops.rules import Rule
+from clusterica.ops.rules import AXIS
 
 ARRAYS = ["c-order", "f-order", "memmap", "csr-int32", "torch", "strict-device1"]
 OTHERS = ["dask", "list", "re-iterable", "blocks-of-csr"]
@@ -205,7 +205,7 @@ def test_wide_csr_is_never_dense(estimator, rng):
     def walk():
         rows = check_rows(estimator, S, reset=True, accept_sparse=True)
         sums = map_reduce(
-            lambda *args: lloyd_sums(*args, rule=Rule.AXIS)[1], rows, C, None, aligned=(weights,)
+            lambda *args: lloyd_sums(*args, rule=AXIS)[1], rows, C, None, aligned=(weights,)
         )
         assert sums.counts.sum() == 60
         assert sums.counts[1] >= 1

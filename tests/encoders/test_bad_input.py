@@ -77,7 +77,7 @@ BAD = [
     (SigmoidEncoder, "bias", "small"),
     (SparseEncoder, "alpha", 0),
     (SparseEncoder, "alpha", -1.0),
-    (SparseEncoder, "max_iter", 0),
+    (SparseEncoder, "transform_max_iter", 0),
     (SparseEncoder, "tol", -1e-3),
     (SparseEncoder, "split_signs", None),
     (KernelSparseEncoder, "gamma", 0),

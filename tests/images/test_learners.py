@@ -9,6 +9,7 @@ from sklearn.decomposition import PCA, FastICA, MiniBatchDictionaryLearning
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.preprocessing import StandardScaler
 
+import clusterica
 from clusterica.cluster import CosineKMeans, GainShapeKMeans, KMeans
 from clusterica.dictionaries import KernelSparseCoding
 from clusterica.ica import KernelICA
@@ -338,3 +339,31 @@ def test_constant_images():
         features = ImageFeatures(4, patch_size=3, random_state=0).fit_transform(X)
     assert np.isfinite(features).all()
     np.testing.assert_array_equal(features, 0)
+
+
+@pytest.mark.filterwarnings("ignore:.* of 6 clusters are near-empty")  # so few patches
+@pytest.mark.parametrize("encoder", ["transform", "transform-both-signs"])
+@pytest.mark.parametrize("regions", [(1, 1), (1, 2)])
+def test_codes_of_the_learner_in_a_model_file(images, tmp_path, encoder, regions):
+    """The encoder is made from the learner of each region, also after loading."""
+    model = ImageFeatures(
+        6,
+        patch_size=3,
+        n_patches=200,
+        learner=KMeans(max_iter=3),
+        encoder=encoder,
+        regions=regions,
+        random_state=0,
+    ).fit(images)
+    loaded = clusterica.load(clusterica.save(model, tmp_path / "model.safetensors"))
+    np.testing.assert_array_equal(loaded.transform(images), model.transform(images))
+
+
+@pytest.mark.filterwarnings("ignore:.* of 6 clusters are near-empty")
+def test_filters_in_pairs(images):
+    settings = {"patch_size": 3, "n_patches": 200, "learner": CosineKMeans(max_iter=3)}
+    model = ImageFeatures(6, **settings, random_state=0).fit(images)
+    assert model.learner_.n_axes == 3
+    assert model.filters_.shape[0] == 6
+    with pytest.raises(ValueError, match="can't find 5; ask for a multiple of 2"):
+        ImageFeatures(5, **settings).fit(images)

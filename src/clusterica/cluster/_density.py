@@ -21,8 +21,16 @@ from clusterica.arrays import (
 )
 from clusterica.arrays._namespace import Array
 from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
-from clusterica.cluster._grid import MOST_NODES, binned, finest_sigma, summary_of
-from clusterica.cluster._scale_space import GridDensity, Level, lifetimes, longest_lived
+from clusterica.cluster._scale_space import (
+    MOST_NODES,
+    GridDensity,
+    Level,
+    binned,
+    finest_sigma,
+    lifetimes,
+    longest_lived,
+    summary_of,
+)
 from clusterica.ops.density import Summary, labels_between, sheather_jones
 
 RULES = {"scott": 1.0, "silverman": 0.9}
@@ -133,7 +141,7 @@ class DensityClusterer(ClusterMixin, BaseEstimator):
     array([0, 1], dtype=int32)
     """
 
-    _parameter_constraints: ClassVar[dict] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_clusters": [Interval(Integral, 1, None, closed="left"), None],
         "method": [StrOptions({"kde", "scale-space"})],
         "bandwidth": [StrOptions({*RULES, "isj"}), Interval(Real, 0, None, closed="neither")],

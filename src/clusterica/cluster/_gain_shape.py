@@ -10,7 +10,7 @@ from clusterica.arrays._namespace import Array
 from clusterica.arrays._sklearn import Interval
 from clusterica.cluster._base import BaseKMeans
 from clusterica.ops.assign import scores
-from clusterica.ops.rules import Rule
+from clusterica.ops.rules import GainShape
 
 
 class GainShapeKMeans(BaseKMeans):
@@ -104,7 +104,7 @@ class GainShapeKMeans(BaseKMeans):
     array([1., 1.])
     """
 
-    _parameter_constraints: ClassVar[dict] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         **BaseKMeans._parameter_constraints,
         "damping": [Interval(Real, 0, None, closed="left")],
     }
@@ -136,10 +136,9 @@ class GainShapeKMeans(BaseKMeans):
         self.compute_labels = compute_labels
         self.random_state = random_state
 
-    _rule = Rule.GAIN_SHAPE
-
-    def _rule_settings(self) -> dict[str, Any]:
-        return {"damping": self.damping}
+    @property
+    def _rule(self) -> GainShape:
+        return GainShape(damping=self.damping)
 
     def transform(self, X: Any) -> Array:
         """Return the response of every centre to every row.

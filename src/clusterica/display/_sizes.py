@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from clusterica.cluster._sizes import cluster_sizes, near_empty
+from clusterica.cluster import cluster_sizes, near_empty
 from clusterica.display._learned import of_region
 from clusterica.display._mpl import axes_or_new
 

@@ -13,6 +13,10 @@ it to where the blocks are::
     row_bytes = encoder.row_bytes(n_atoms, n_features, itemsize)
     map_rows(encoder.encode, rows, *encoder.prepare(D), row_bytes=row_bytes)
 
+An encoder that is a function of the responses ``D x`` alone, or of the distances to the atoms, can say so:
+`compiled_form` names that function, and images are then encoded by code compiled for it, without the codes
+of single patches in memory. It is optional.
+
 As an estimator an encoder keeps the dictionary as its parameter and does just that in `transform`.
 """
 
@@ -29,13 +33,20 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from clusterica.arrays import Rows, check_model_device, check_rows, map_rows, to_host
 from clusterica.arrays._namespace import Array
 from clusterica.arrays._sklearn import fit_context
+from clusterica.ops.cpu.encode import Code
 
 
 class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
     """An encoder of rows by a dictionary; children say what the code of a block is."""
 
-    _parameter_constraints: ClassVar[dict] = {"dictionary": ["array-like", None]}
+    _parameter_constraints: ClassVar[dict[str, Any]] = {"dictionary": ["array-like", None]}
     dictionary: Any
+
+    def __init_subclass__(cls) -> None:
+        """Do not inherit the compiled form: a subclass may compute other codes."""
+        super().__init_subclass__()
+        if "compiled_form" not in vars(cls):
+            cls.compiled_form = BaseEncoder.compiled_form  # type: ignore[method-assign]
 
     @abstractmethod
     def _function(self) -> Callable[..., Array]:
@@ -71,6 +82,10 @@ class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         codes : array of shape (n_rows, n_features_out(n_atoms))
         """
         return self._function()(X, *prepared)
+
+    def compiled_form(self) -> tuple[Code, float] | None:
+        """Return the function by which compiled code computes these codes, and its threshold, or None."""
+        return None
 
     def n_features_out(self, n_atoms: int) -> int:
         """Return how many features a row has after encoding with so many atoms."""

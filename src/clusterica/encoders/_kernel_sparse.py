@@ -51,7 +51,7 @@ class KernelSparseEncoder(BaseEncoder):
     split_signs : bool, default=True
         Return the positive and the negative parts of the codes as features of their own, twice as many
         as there are atoms: pooled, they would cancel out. False returns the codes with their signs.
-    max_iter : int, default=1000
+    transform_max_iter : int, default=1000
         Most sweeps over the atoms of a row, or steps of splitting; see Notes.
     tol : float, default=1e-4
         The codes of a row are found when their duality gap is at most this times
@@ -96,14 +96,14 @@ class KernelSparseEncoder(BaseEncoder):
            [0.26, 0.  ]])
     """
 
-    _parameter_constraints: ClassVar[dict] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         **BaseEncoder._parameter_constraints,
         "kernel": [StrOptions(set(KERNEL_NAMES)), callable],
         "gamma": [Interval(Real, 0, None, closed="neither"), StrOptions({"median"})],
         "sparsity": [Interval(Real, 0, None, closed="neither")],
         "normalize": ["boolean"],
         "split_signs": ["boolean"],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "transform_max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
     }
 
@@ -116,7 +116,7 @@ class KernelSparseEncoder(BaseEncoder):
         sparsity: float = 0.1,
         normalize: bool = True,
         split_signs: bool = True,
-        max_iter: int = 1000,
+        transform_max_iter: int = 1000,
         tol: float = 1e-4,
     ) -> None:
         self.dictionary = dictionary
@@ -125,7 +125,7 @@ class KernelSparseEncoder(BaseEncoder):
         self.sparsity = sparsity
         self.normalize = normalize
         self.split_signs = split_signs
-        self.max_iter = max_iter
+        self.transform_max_iter = transform_max_iter
         self.tol = tol
 
     def prepare(self, D: Array) -> tuple[Array, ...]:
@@ -169,7 +169,7 @@ class KernelSparseEncoder(BaseEncoder):
             sparsity=float(self.sparsity),
             normalize=self.normalize,
             split_signs=self.split_signs,
-            max_iter=self.max_iter,
+            max_iter=self.transform_max_iter,
             tol=float(self.tol),
         )
 

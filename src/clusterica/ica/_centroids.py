@@ -7,14 +7,13 @@ from typing import Any
 
 import array_api_compat
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 
 from clusterica.arrays import Rows, as_rows, get_config, to_host, worker_pool
 from clusterica.arrays._namespace import Array
 from clusterica.arrays._rows import IterableRows, StreamedRows, as_array, streamed
 from clusterica.arrays._walk import block_size
-from clusterica.cluster import CosineKMeans
-from clusterica.cluster._base import BaseKMeans
+from clusterica.cluster import BaseKMeans, CosineKMeans, with_n_centers
 from clusterica.ops.linalg import project
 from clusterica.preprocessing import KernelWhitener, Whitener
 
@@ -24,23 +23,17 @@ _TILE = 256  # rows that are whitened at a time
 def prepared(
     clusterer: BaseEstimator | None,
     *,
-    n_clusters: int,
+    n_centers: int,
     n_init: int,
     rng: np.random.Generator,
     max_iter: int = 300,
 ) -> BaseEstimator:
-    """Return a copy of the clusterer that makes n_clusters clusters, from our seed if it has none.
+    """Return a copy of the clusterer that finds n_centers centroids, from our seed if it has none.
 
-    Where there is none, that is cosine K-means from so many starts and with so many iterations.
+    The default clusterer is cosine K-means from n_init starts of max_iter iterations.
     """
     default = CosineKMeans(compute_labels=False, n_init=n_init, max_iter=max_iter)
-    copy = default if clusterer is None else clone(clusterer)
-    params = copy.get_params(deep=False)
-    if "n_clusters" in params:
-        copy.set_params(n_clusters=n_clusters)
-    if "random_state" in params and params["random_state"] is None:
-        copy.set_params(random_state=int(rng.integers(2**31)))
-    return copy
+    return with_n_centers(default if clusterer is None else clusterer, n_centers, random_state=rng)
 
 
 def white_rows(

@@ -71,7 +71,8 @@ class ClusterICA(
         dimensions in which the data varies.
     clusterer : clusterer or None, default=None
         Any clusterer with ``cluster_centers_``, scikit-learn's included. A copy is fitted, with
-        ``n_clusters`` set to twice n_components and, where it has none, a seed from random_state. None is
+        twice n_components centroids (see :func:`~clusterica.cluster.with_n_centers`) and, where it has
+        none, a seed from random_state. None is
         :class:`~clusterica.cluster.CosineKMeans`, whose orthogonal start avoids poor local optima; the best
         of five starts for overcomplete sources, for which there is no such start.
     whitener : Whitener or None, default=None
@@ -321,7 +322,7 @@ class ClusterICA(
         # time of a fit, in vain.
         settings = {"max_iter": 15} if is_start else {}
         clusterer = prepared(
-            self.clusterer, n_clusters=2 * n_lines, n_init=n_init, rng=rng, **settings
+            self.clusterer, n_centers=2 * n_lines, n_init=n_init, rng=rng, **settings
         )
         if is_start and self.cluster_rows is None and rows.on_host and rows.indexable:
             Y = white_rows_in_float32(rows, self.whitener_, n_rows, rng)

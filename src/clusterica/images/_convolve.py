@@ -10,25 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from clusterica.arrays import Rows, namespace_of, to_host
 from clusterica.arrays._namespace import Array
-from clusterica.encoders import (
-    HardEncoder,
-    SigmoidEncoder,
-    SoftThresholdEncoder,
-    TriangleEncoder,
-)
-from clusterica.images._bank import Bank, apply_step, own_code
+from clusterica.images._bank import Bank, apply_step
 from clusterica.ops.code import center
 from clusterica.ops.cpu.encode import Code, Filters, pooled_codes
 from clusterica.ops.linalg import project, row_energies
 from clusterica.ops.normalize import normalize_contrast
 from clusterica.ops.patch import extract_patches, n_places
-from clusterica.ops.pool import Cell, Pooling, finish_cells, reduce_cells
+from clusterica.ops.pool import Cell, CellPooling, finish_cells, reduce_cells
 from clusterica.preprocessing import ContrastNormalizer, Whitener
 
 
@@ -38,7 +31,7 @@ class Shape:
 
     patch_size: int
     stride: int
-    pooling: Pooling
+    pooling: CellPooling
 
     def places(self, height: int, width: int) -> tuple[int, int]:
         """Return the rows and columns of places of patches in an image."""
@@ -48,13 +41,11 @@ class Shape:
         return down, across
 
 
-def encode_function(bank: Bank, encoder: Any, home: Rows) -> Callable[[Array], Array]:
+def encode_function(bank: Bank, home: Rows) -> Callable[[Array], Array]:
     """Return the function from a block of whitened rows to their codes."""
-    if isinstance(encoder, str):
-        return partial(own_code, bank.learner, encoder)
-    prepared = encoder.prepare(np.asarray(to_host(bank.filters), np.float32))
-    prepared = [home.place(values) for values in prepared]
-    return lambda rows: encoder.encode(rows, *prepared)
+    D = None if bank.filters is None else np.asarray(to_host(bank.filters), np.float32)
+    prepared = [home.place(values) for values in bank.encoder.prepare(D)]
+    return lambda rows: bank.encoder.encode(rows, *prepared)
 
 
 def stages(bank: Bank, home: Rows) -> list[tuple[str, Callable[[Array], Array]]]:
@@ -75,17 +66,12 @@ def stages(bank: Bank, home: Rows) -> list[tuple[str, Callable[[Array], Array]]]
 class Staged:
     """One step after the other on all patches of a block of images."""
 
-    def __init__(self, bank: Bank, encoder: Any, home: Rows, shape: Shape) -> None:
+    def __init__(self, bank: Bank, home: Rows, shape: Shape) -> None:
         self._steps = [step for _, step in stages(bank, home)]
-        self._encode = encode_function(bank, encoder, home)
-        self._shape = shape
-        own_transform = isinstance(encoder, str)
-        # Of a learner's transform nothing is known: room for three arrays of codes.
-        self._code_bytes = (
-            12 * bank.n_codes if own_transform else encoder.row_bytes(*bank.filters.shape, 4)
-        )
+        self._encode = encode_function(bank, home)
+        self._shape, self._code_bytes = shape, bank.code_bytes()
         # Estimators have threads of their own.
-        self.threaded = not own_transform and is_plain(bank)
+        self.threaded = not bank.by_learner and is_plain(bank)
 
     def row_bytes(self, n_features: int, n_codes: int) -> int:
         """Return the working memory for each patch."""
@@ -94,7 +80,7 @@ class Staged:
     def __call__(self, images: Array, cells: Sequence[Cell], band: int) -> Array:
         """Return the features of a block of images, a band of so many rows of patches after the other."""
         p, s, n_down = self._shape.patch_size, self._shape.stride, max(c.bottom for c in cells)
-        reduced: list | None = None
+        reduced: list[Array] | None = None
         for top in range(0, n_down, band):
             bottom = min(top + band, n_down)
             lines = images[:, top * s : (bottom - 1) * s + p, :, :]
@@ -137,7 +123,7 @@ class Rectified:
     def __call__(self, images: Array, cells: Sequence[Cell], band: int) -> Array:
         """Return the features of a block of images, a band of so many rows of patches after the other."""
         p, s, n_down = self._shape.patch_size, self._shape.stride, max(c.bottom for c in cells)
-        sides: list[list | None] = [None, None]
+        sides: list[list[Array] | None] = [None, None]
         for top in range(0, n_down, band):
             bottom = min(top + band, n_down)
             lines = images[:, top * s : (bottom - 1) * s + p, :, :]
@@ -157,8 +143,10 @@ class Rectified:
             rows = step(rows)
         return xp.reshape(rows @ self._F.T, (*patches.shape[:3], -1))
 
-    def _summed(self, values: Array, cells: Sequence[Cell], top: int, so_far: list | None) -> list:
-        return reduce_cells(values, cells, pooling=Pooling.SUM, first_row=top, so_far=so_far)
+    def _summed(
+        self, values: Array, cells: Sequence[Cell], top: int, so_far: list[Array] | None
+    ) -> list[Array]:
+        return reduce_cells(values, cells, pooling=CellPooling.SUM, first_row=top, so_far=so_far)
 
     def _codes(self, cell: Cell, above: Array, below: Array | None) -> Array:
         """Return the sums of the codes of a cell from those of the clipped responses."""
@@ -200,17 +188,19 @@ class Fused:
 Coder = Staged | Rectified | Fused
 
 
-def make_coder(bank: Bank, encoder: Any, home: Rows, shape: Shape) -> Coder:
+def make_coder(bank: Bank, home: Rows, shape: Shape) -> Coder:
     """Return the compiled coder where there is one for these steps and this data, else the staged one."""
-    fused = fused_code(encoder)
+    # An encoder of the user's own need not have a compiled form.
+    fused = bank.encoder.compiled_form() if hasattr(bank.encoder, "compiled_form") else None
     if fused is None or not is_plain(bank):
-        return Staged(bank, encoder, home, shape)
+        return Staged(bank, home, shape)
+    code, alpha = fused
     if home.on_host:
-        return Fused(bank, *fused, shape)
-    sums = shape.pooling in (Pooling.SUM, Pooling.MEAN)
-    if sums and fused[0] in (Code.BOTH_SIGNS, Code.POSITIVE):
-        return Rectified(bank, *fused, home, shape)
-    return Staged(bank, encoder, home, shape)
+        return Fused(bank, code, alpha, shape)
+    sums = shape.pooling in (CellPooling.SUM, CellPooling.MEAN)
+    if sums and code in (Code.BOTH_SIGNS, Code.POSITIVE):
+        return Rectified(bank, code, alpha, home, shape)
+    return Staged(bank, home, shape)
 
 
 def is_plain(bank: Bank) -> bool:
@@ -219,19 +209,6 @@ def is_plain(bank: Bank) -> bool:
         Whitener,
         type(None),
     )
-
-
-def fused_code(encoder: Any) -> tuple[Code, float] | None:
-    """Return the compiled form of an encoder, and its threshold, if it has one."""
-    if type(encoder) is SoftThresholdEncoder:
-        return (Code.BOTH_SIGNS if encoder.two_sided else Code.POSITIVE), float(encoder.alpha)
-    if type(encoder) is SigmoidEncoder:
-        return Code.SIGMOID, float(encoder.bias)
-    if type(encoder) is HardEncoder:
-        return Code.ONE_HOT, 0.0
-    if type(encoder) is TriangleEncoder:
-        return Code.TRIANGLE, 0.0
-    return None
 
 
 def fused_filters(bank: Bank, code: Code) -> Filters:

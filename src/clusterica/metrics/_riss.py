@@ -7,9 +7,9 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 
 from clusterica.arrays import as_generator, to_host
+from clusterica.cluster import with_n_centers
 from clusterica.datasets import make_sparse_sources
 from clusterica.metrics._recovery import matched_distance, recovery_distance, unit_rows
 
@@ -89,8 +89,8 @@ def check_riss(
     ----------
     clusterer : estimator
         Any clusterer with scikit-learn's interface and ``cluster_centers_`` after fit. Clones are
-        fitted; where it has them, ``n_clusters`` is set to ``2 * n_features`` and ``random_state``
-        to a seed of the draw.
+        fitted, with ``2 * n_features`` centroids (see :func:`clusterica.cluster.with_n_centers`) and,
+        if its ``random_state`` is None, a seed of the draw.
     n_features : int
         Number of sources d.
     n_samples : int
@@ -178,10 +178,7 @@ def _one_draw(
 
 def _centroids(clusterer: Any, X: np.ndarray, *, seed: int) -> np.ndarray:
     """Fit a clone and return its 2d centroids as unit rows."""
-    model = clone(clusterer)
-    wanted = {"n_clusters": 2 * X.shape[1], "random_state": seed}
-    model.set_params(**{k: v for k, v in wanted.items() if k in model.get_params(deep=False)})
-    model.fit(X)
+    model = with_n_centers(clusterer, 2 * X.shape[1], random_state=seed).fit(X)
     name = type(clusterer).__name__
     centers = getattr(model, "cluster_centers_", None)
     if centers is None:

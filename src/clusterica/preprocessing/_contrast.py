@@ -57,7 +57,7 @@ class ContrastNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
            [ 0.,  0.]])
     """
 
-    _parameter_constraints: ClassVar[dict] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         "eps": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
     }
 

@@ -51,8 +51,9 @@ class Whitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         percentage such as ``"1%"`` is that share of the mean eigenvalue, which fits data of any scale.
     n_components : int or None, default=None
         How many directions of largest variance to keep. None keeps all; with ``eps=0`` pca keeps as many
-        as the rank of the data. zca returns as many columns as there are features in any case. Not for
-        cholesky.
+        as the rank of the data. zca returns as many columns as there are features in any case. The
+        components of cholesky have no order of variance but that of the features: the first n_components
+        whiten the first n_components features, and no other feature counts.
 
     Attributes
     ----------
@@ -105,7 +106,7 @@ class Whitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     True
     """
 
-    _parameter_constraints: ClassVar[dict] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         "method": [StrOptions({"zca", "pca", "cholesky"})],
         "eps": [Interval(Real, 0, None, closed="left"), str],
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
@@ -219,10 +220,6 @@ class Whitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
                 f"{budget / 2**20:.0f} MiB; split the features into groups and whiten each, or raise the "
                 "budget with clusterica.config_context(memory=...)"
             )
-        if self.n_components is not None and self.method == "cholesky":
-            raise ValueError(
-                "n_components can't be used with method='cholesky'; use 'zca' or 'pca'"
-            )
         if self.n_components is not None and self.n_components > d:
             raise ValueError(f"n_components={self.n_components} must be at most n_features={d}")
         if isinstance(self.eps, str):
@@ -259,7 +256,7 @@ class Whitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
                     "raise eps, for instance to '1%', or use 'zca' or 'pca', which leave directions "
                     "without variance out"
                 )
-            return whiten_by_cholesky(covariance, eps=eps)
+            return whiten_by_cholesky(covariance, eps=eps, n_components=self.n_components)
         rotate_back = self.method == "zca"
         all_of_them = d if rotate_back or eps > 0 else max(1, s.rank)
         n = self.n_components or all_of_them
