@@ -17,7 +17,7 @@ from clusterica.ica import (
     KurtosisPursuit,
 )
 from clusterica.images import ImageFeatures
-from clusterica.linear import LinearSVC, RidgeHead
+from clusterica.linear import LinearSVC, RidgeClassifier
 from clusterica.preprocessing import KernelWhitener
 
 torch = pytest.importorskip("torch")
@@ -105,7 +105,7 @@ def test_encoders(name):
     np.testing.assert_allclose(found, expected, atol=2e-2 * np.abs(expected).max())
 
 
-@pytest.mark.parametrize("head", [LinearSVC(C=10.0), RidgeHead(alpha=1.0)], ids=str)
+@pytest.mark.parametrize("head", [LinearSVC(C=10.0), RidgeClassifier(alpha=1.0)], ids=str)
 @pytest.mark.parametrize("n", [1500, 50])
 def test_heads(head, n):
     rows, y = DIGITS.data[:n].astype(np.float32), DIGITS.target[:n]

@@ -49,7 +49,7 @@ from clusterica.ica import (
     TorusPooling,
 )
 from clusterica.images import ImageFeatures
-from clusterica.linear import LinearSVC, RidgeHead
+from clusterica.linear import LinearSVC, RidgeClassifier
 from clusterica.ops.kernels import Gaussian, Normalized, Polynomial
 from clusterica.preprocessing import ContrastNormalizer, KernelWhitener, Whitener
 
@@ -143,7 +143,7 @@ def test_filters_of_classes(constraint, learner, X, tmp_path):
     assert_array_equal(again.transform(X), model.transform(X))
 
 
-@pytest.mark.parametrize("head", [LinearSVC(C=1.0), RidgeHead(alpha=1.0)], ids=str)
+@pytest.mark.parametrize("head", [LinearSVC(C=1.0), RidgeClassifier(alpha=1.0)], ids=str)
 def test_heads(head, X, tmp_path):
     y = np.array(["north", "south"])[(X[:, 0] > 0).astype(int)]
     model = head.fit(X, y)
@@ -246,7 +246,7 @@ def test_every_estimator_is_tried():
         "DiscriminativeRICA",
         "ImageFeatures",
         "LinearSVC",
-        "RidgeHead",
+        "RidgeClassifier",
     }
     assert found - elsewhere <= set(MODELS)
 

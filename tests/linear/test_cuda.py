@@ -24,8 +24,8 @@ def cuda():
 def test_same_as_on_the_host(request, cuda, shape, dtype):
     X, y = request.getfixturevalue(shape)
     X = X.astype(dtype)
-    expected = LinearSVC(C=30.0).fit(X, y)
-    model = LinearSVC(C=30.0).fit(cuda(X), cuda(y))
+    expected = LinearSVC(C=0.1).fit(X, y)
+    model = LinearSVC(C=0.1).fit(cuda(X), cuda(y))
     assert model.converged_
     assert model.coef_.device.type == "cuda"
     assert model.predict(cuda(X)).device.type == "cuda"
@@ -35,9 +35,9 @@ def test_same_as_on_the_host(request, cuda, shape, dtype):
 
 def test_host_rows_streamed_through_the_device(cuda, tall):
     X, y = tall
-    expected = LinearSVC(C=30.0).fit(X, y)
+    expected = LinearSVC(C=0.1).fit(X, y)
     with clusterica.config_context(device="cuda"):
-        model = LinearSVC(C=30.0).fit(X, y)
+        model = LinearSVC(C=0.1).fit(X, y)
     np.testing.assert_allclose(to_host(model.coef_), expected.coef_, atol=1e-2)
     np.testing.assert_allclose(model.objective_, expected.objective_, rtol=1e-5)
 

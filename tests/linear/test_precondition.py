@@ -87,7 +87,7 @@ def test_an_iterable_is_not_walked_for_every_chunk(rng, monkeypatch):
 
     X = rng.normal(size=(300, 8))
     blocks = Blocks(X)
-    model = LinearSVC(C=1.0).fit(blocks, (X[:, 0] > 0).astype(int))
+    model = LinearSVC(C=0.003).fit(blocks, (X[:, 0] > 0).astype(int))
     # Beside the passes: the check of the data, a look at it, its moments, and the sample.
     assert blocks.walks <= model.n_passes_ + 5
 
@@ -100,5 +100,5 @@ def test_passes_fall_with_memory(rng, monkeypatch):
     passes = []
     for memory in ("64KiB", "4MiB"):
         with clusterica.config_context(memory=memory):
-            passes.append(LinearSVC(C=100.0).fit(X, y).n_passes_)
+            passes.append(LinearSVC(C=0.04).fit(X, y).n_passes_)
     assert passes[0] > 1.5 * passes[1]

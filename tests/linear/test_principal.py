@@ -7,7 +7,7 @@ import pytest
 
 import clusterica
 from clusterica.arrays import as_rows, to_host
-from clusterica.linear import LinearSVC, RidgeHead
+from clusterica.linear import LinearSVC, RidgeClassifier
 from clusterica.linear._base import _kind_of_solver
 from clusterica.linear._factor import positive_solver, solve_positive
 from clusterica.linear._kernel import KernelSolver
@@ -23,7 +23,7 @@ def use(monkeypatch):
 
 
 @pytest.mark.parametrize("intercept", [True, False])
-@pytest.mark.parametrize("head", [partial(LinearSVC, C=30.0), partial(RidgeHead, alpha=2.0)])
+@pytest.mark.parametrize("head", [partial(LinearSVC, C=0.5), partial(RidgeClassifier, alpha=2.0)])
 def test_same_minimum_as_newton(put, use, wide, rng, head, intercept):
     X, y = wide
     X[:, 3] = 2.0  # without variance
@@ -41,7 +41,7 @@ def test_same_minimum_as_newton(put, use, wide, rng, head, intercept):
     np.testing.assert_allclose(to_host(model.intercept_), expected.intercept_, atol=1e-4)
 
 
-@pytest.mark.parametrize(("head", "name"), [(LinearSVC, "C"), (RidgeHead, "alpha")])
+@pytest.mark.parametrize(("head", "name"), [(LinearSVC, "C"), (RidgeClassifier, "alpha")])
 def test_same_strength_as_newton(put, use, wide, head, name):
     X, y = wide
     use(KernelSolver)
@@ -73,7 +73,7 @@ def test_streamed_through_a_device(use, wide):
 
 def test_rows_without_any_variance(use):
     use(PrincipalSolver)
-    model = LinearSVC(C=1.0).fit(np.ones((6, 8)), [0, 0, 0, 0, 1, 1])
+    model = LinearSVC(C=0.2).fit(np.ones((6, 8)), [0, 0, 0, 0, 1, 1])
     assert model.converged_
     np.testing.assert_array_equal(model.coef_, 0)
     assert model.intercept_[0] == pytest.approx(-1 / 3)
@@ -117,7 +117,7 @@ def test_same_strength_as_by_features(use, rng):
     found = []
     for kind in (PrimalSolver, PrincipalSolver):
         use(kind)
-        found.append(LinearSVC(C=3.0, tol=1e-10, standardize=False).fit(X, y))
+        found.append(LinearSVC(C=0.004, tol=1e-10, standardize=False).fit(X, y))
         found.append(LinearSVC(random_state=0, standardize=False).fit(X, y))
     given, chosen, given_principal, chosen_principal = found
     np.testing.assert_allclose(given_principal.coef_, given.coef_, atol=1e-6)

@@ -111,12 +111,17 @@ class LinearHead(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         weights = check_weights(sample_weight, rows, np.float64)
         self.classes_, codes = self._check_labels(y, rows, weights)
         weights, total = self._class_weighted(weights, codes)
+        if not 0 < total < np.inf:
+            raise ValueError(
+                f"the weights of all rows add up to {total:g}, which must be positive and finite; scale "
+                "sample_weight or class_weight"
+            )
         given = self._given_strength(total)
         if given is not None and not 1 / _MOST_STRENGTH <= given <= _MOST_STRENGTH:
             raise ValueError(
-                f"C={given:g} (RidgeHead: sum of weights / (2 alpha)) is not between {1 / _MOST_STRENGTH:g} "
-                f"and {_MOST_STRENGTH:g}, beyond which its products overflow; scale C, or alpha and "
-                "sample_weight"
+                f"C times the sum of all weights (RidgeClassifier: that sum / (2 alpha)) is {given:g}; it must be "
+                f"between {1 / _MOST_STRENGTH:g} and {_MOST_STRENGTH:g}, beyond which its products overflow. "
+                "Change C or alpha, or scale sample_weight"
             )
         kind = _kind_of_solver(rows, search=given is None)
         with worker_pool() if kind is KernelSolver else nullcontext():
@@ -291,7 +296,7 @@ class LinearHead(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         lost /= np.maximum(self.objective_, task.floor)
         self.gap_ = solution.gap + lost
         self.n_iter_, self.n_passes_ = max(1, solution.n_iter), solver.n_passes + 1
-        most = max(task.tol, LAST_DIGITS * float(np.finfo(rows.dtype).eps))
+        most = task.tol + LAST_DIGITS * float(np.finfo(rows.dtype).eps)
         self.converged_ = solution.converged and bool((self.gap_ <= most).all())
         if not (self.converged_ or solution.stopped):
             self._warn(solution, lost, rows.dtype)

@@ -112,7 +112,7 @@ class KernelSolver(Solver):
         )  # Z, a centred part of it, and singular vectors
         if needed > rows.memory:
             raise ValueError(
-                f"the products of rows are singular to working precision at C={task.C:.3g} (RidgeHead: sum "
+                f"the products of rows are singular to working precision at C={task.C:.3g} (RidgeClassifier: sum "
                 "of weights / (2 alpha)): rows are linearly dependent, or a few features are much larger "
                 "than all others. Regularise more, standardize or drop very large features, or allow "
                 f"{needed / 2**20:.0f} MiB with clusterica.config_context(memory=...)"

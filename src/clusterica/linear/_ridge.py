@@ -13,7 +13,7 @@ from clusterica.linear._base import LinearHead
 from clusterica.linear._search import Search
 
 
-class RidgeHead(LinearHead):
+class RidgeClassifier(LinearHead):
     r"""Ridge regression to targets of 1 in a class and -1 outside it, one class against the rest.
 
     Minimises for every class, over its weights and intercept,
@@ -88,9 +88,9 @@ class RidgeHead(LinearHead):
     Examples
     --------
     >>> from sklearn.datasets import load_digits
-    >>> from clusterica.linear import RidgeHead
+    >>> from clusterica.linear import RidgeClassifier
     >>> X, y = load_digits(return_X_y=True)
-    >>> head = RidgeHead(alpha="auto", random_state=0).fit(X[:1000], y[:1000])
+    >>> head = RidgeClassifier(alpha="auto", random_state=0).fit(X[:1000], y[:1000])
     >>> head.converged_, head.score(X[1000:], y[1000:]) > 0.85
     (True, True)
     """
@@ -123,11 +123,6 @@ class RidgeHead(LinearHead):
         self.random_state = random_state
 
     def _given_strength(self, total: float) -> float | None:
-        if not 0 < total < np.inf:
-            raise ValueError(
-                f"the weights of all rows add up to {total:g}, which can't be compared with alpha; scale "
-                "sample_weight"
-            )
         # sum r² + alpha |w|² = 2 alpha (|w|²/2 + C mean r²) with C = n / (2 alpha)
         return None if isinstance(self.alpha, str) else total / (2 * float(self.alpha))
 
@@ -137,6 +132,7 @@ class RidgeHead(LinearHead):
 
     def _name_strength(self, chosen: float, search: Search | None, total: float) -> None:
         self.alpha_ = total / (2 * chosen)
+        self.objective_ *= 2 * self.alpha_  # the solvers divide by it
         self.alpha_path_ = self.validation_scores_ = None
         if search is not None:
             path = [total / (2 * self._grid(s, total)) for s in search.steps]

@@ -90,7 +90,7 @@ class LinearSVC(LinearHead):
 
     See Also
     --------
-    RidgeHead : least squares in place of the hinge.
+    RidgeClassifier : least squares in place of the hinge.
     sklearn.svm.LinearSVC : the same objective for small or sparse data; it penalises the intercept.
 
     Notes
@@ -145,14 +145,14 @@ class LinearSVC(LinearHead):
         self.random_state = random_state
 
     def _given_strength(self, total: float) -> float | None:
-        return None if isinstance(self.C, str) else float(self.C)
+        return None if isinstance(self.C, str) else float(self.C) * total
 
     def _grid(self, step: float, total: float) -> float:
         return float(10 ** (1 + step / 2))
 
     def _name_strength(self, chosen: float, search: Search | None, total: float) -> None:
-        self.C_ = chosen
-        self.C_path_ = (
-            None if search is None else np.array([self._grid(s, total) for s in search.steps])
-        )
-        self.validation_scores_ = None if search is None else search.scores
+        self.C_ = chosen / total
+        self.C_path_ = self.validation_scores_ = None
+        if search is not None:
+            self.C_path_ = np.array([self._grid(s, total) / total for s in search.steps])
+            self.validation_scores_ = search.scores
