@@ -22,7 +22,7 @@ def collinear(rng, n, d, n_classes, condition=1e3):
 @pytest.fixture
 def tall(monkeypatch):
     """More rows than features, 400 x 30 in 4 classes, to be solved as if they were many."""
-    monkeypatch.setattr("clusterica.linear._base._FEW", 0)
+    monkeypatch.setattr("clusterica.linear._base._FEW_ROWS", 0)
     return collinear(np.random.default_rng(7), 400, 30, 4)
 
 

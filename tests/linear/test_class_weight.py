@@ -11,7 +11,7 @@ from sklearn.utils.class_weight import compute_class_weight
 
 import clusterica
 from clusterica.linear import LinearSVC, RidgeClassifier
-from clusterica.linear._primal import PrimalSolver
+from clusterica.linear._lbfgs import LBFGSSolver
 
 HEADS = [LinearSVC(0.02, tol=1e-12), RidgeClassifier(2.0, tol=1e-12)]
 WEIGHTS = ["balanced", {"b": 0.5, "a": 4.0, "c": 1.0}, {"a": 2.5}]
@@ -89,8 +89,8 @@ def test_equal_weights_of_classes_multiply_the_strength(words):
 @pytest.mark.parametrize("head", [LinearSVC, RidgeClassifier])
 def test_strength_is_chosen_with_the_weights(words, monkeypatch, head, primal):
     if primal:
-        where = "clusterica.linear._base._kind_of_solver"
-        monkeypatch.setattr(where, lambda rows, *, search: PrimalSolver)
+        where = "clusterica.linear._base._solver_kind"
+        monkeypatch.setattr(where, lambda rows, *, search: LBFGSSolver)
     X, y = words
     found = head(class_weight="balanced", random_state=0).fit(X, y)
     expected = head(random_state=0).fit(X, y, sample_weight=by_hand("balanced", y))

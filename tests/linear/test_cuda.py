@@ -6,7 +6,7 @@ import pytest
 import clusterica
 from clusterica.arrays import to_host
 from clusterica.linear import LinearSVC
-from clusterica.linear._principal import PrincipalSolver
+from clusterica.linear._lbfgs import PrincipalSolver
 
 pytestmark = pytest.mark.gpu
 
@@ -48,11 +48,12 @@ def test_strength_chosen_in_principal_coordinates(cuda, rng, monkeypatch):
     expected = LinearSVC(random_state=0, standardize=False).fit(X, y)
     kinds = []
 
-    def solver(problem):
-        kinds.append(PrincipalSolver(problem))
-        return kinds[-1]
+    class Recorded(PrincipalSolver):
+        def __init__(self, problem):
+            super().__init__(problem)
+            kinds.append(self)
 
-    monkeypatch.setattr("clusterica.linear._base.PrincipalSolver", solver)
+    monkeypatch.setattr("clusterica.linear._base.PrincipalSolver", Recorded)
     model = LinearSVC(random_state=0, standardize=False).fit(cuda(X), y)
     assert len(kinds) == 1
     assert model.converged_

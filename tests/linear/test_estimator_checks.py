@@ -4,7 +4,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from clusterica.linear import LinearSVC, RidgeClassifier
 
-DRAWN = "rows are held out by their number, so that a repeated row may be on both sides"
+# scikit-learn documents the same for its own estimators with a cross-validation, such as
+# TunedThresholdClassifierCV. test_search.py tests weights where the same rows are held out.
+DRAWN = "rows are held out by their order, so that a repeated row may be on both sides"
 OF_WEIGHTS = {"check_sample_weight_equivalence_on_dense_data": DRAWN}
 
 
@@ -18,5 +20,7 @@ def expected_failures(estimator):
 )
 def test_scikit_learn_checks(estimator, check, monkeypatch):
     if isinstance(estimator, RidgeClassifier):
-        monkeypatch.setattr("clusterica.linear._base._FEW", 0)  # so that both solvers are checked
+        monkeypatch.setattr(
+            "clusterica.linear._base._FEW_ROWS", 0
+        )  # so that both solvers are checked
     check(estimator)

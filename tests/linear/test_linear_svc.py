@@ -4,16 +4,17 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.optimize
 from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import LinearSVC as ScikitLearnSVC
 
 import clusterica
 from clusterica.arrays import to_host
 from clusterica.linear import LinearSVC, RidgeClassifier
-from clusterica.linear._kernel import KernelSolver
-from clusterica.linear._primal import PrimalSolver
-from clusterica.linear._principal import PrincipalSolver
+from clusterica.linear._lbfgs import LBFGSSolver, PrincipalSolver
+from clusterica.linear._newton import NewtonSolver
 
 
 def signs_of(y, model):
@@ -51,13 +52,58 @@ def test_same_as_scikit_learn(request, shape, n_classes, C):
     X, y = request.getfixturevalue(shape)
     y = y % n_classes
     ours = LinearSVC(C=C, standardize=False, fit_intercept=False, tol=1e-10).fit(X, y)
-    theirs = ScikitLearnSVC(
-        C=C, dual=False, fit_intercept=False, tol=1e-10, max_iter=100_000
-    ).fit(X, y)
+    theirs = ScikitLearnSVC(C=C, dual=False, fit_intercept=False, tol=1e-10, max_iter=100_000).fit(
+        X, y
+    )
     np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-4)
     np.testing.assert_array_equal(ours.intercept_, 0)
     np.testing.assert_array_equal(ours.predict(X), theirs.predict(X))
     np.testing.assert_allclose(ours.decision_function(X), theirs.decision_function(X), atol=1e-3)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("C", [1e-3, 0.1, 2.0])
+@pytest.mark.parametrize("data", ["iris", "wine", "breast cancer", "digits"])
+def test_same_as_scikit_learn_on_its_data(data, C, weighted):
+    """The same coefficients for the same C, sample_weight and class_weight, without intercept and scaling."""
+    loaders = {"iris": load_iris, "wine": load_wine, "breast cancer": load_breast_cancer}
+    X, y = loaders.get(data, load_digits)(return_X_y=True)
+    X, y = (X / X.std(axis=0).clip(1e-9))[:600], y[:600]
+    weights = np.random.default_rng(0).uniform(0.2, 3, len(y)) if weighted else None
+    # For more than two classes scikit-learn weighs the one class only, and not the rest.
+    class_weight = {0: 2.0, 1: 0.5} if len(np.unique(y)) == 2 else None
+    setting = {"C": C, "fit_intercept": False, "class_weight": class_weight}
+    ours = LinearSVC(**setting, standardize=False, tol=1e-13).fit(X, y, sample_weight=weights)
+    theirs = ScikitLearnSVC(**setting, dual=False, tol=1e-12, max_iter=100_000)
+    theirs.fit(X, y, sample_weight=weights)
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=2e-5 * np.abs(theirs.coef_).max())
+
+
+@pytest.mark.parametrize("C", [1e-3, 0.1, 2.0])
+@pytest.mark.parametrize("shape", ["tall", "wide"])
+def test_intercept_as_a_general_minimiser_finds_it(request, shape, C):
+    """SciPy's L-BFGS-B on the objective as it is printed, with weights of rows and no penalty on b."""
+    X, y = request.getfixturevalue(shape)
+    y, weights = (y == 1).astype(int), np.random.default_rng(1).uniform(0.2, 3, len(y))
+    model = LinearSVC(C=C, standardize=False, tol=1e-13).fit(X, y, sample_weight=weights)
+    t = 2.0 * y - 1
+
+    def value_and_gradient(p):
+        r = np.clip(1 - t * (X @ p[:-1] + p[-1]), 0, None)
+        pull = -2 * C * weights * t * r
+        value = p[:-1] @ p[:-1] / 2 + C * weights @ r**2
+        return value, np.append(p[:-1] + pull @ X, pull.sum())
+
+    found = scipy.optimize.minimize(
+        value_and_gradient,
+        np.zeros(X.shape[1] + 1),
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": 20_000, "maxfun": 40_000, "ftol": 1e-16, "gtol": 1e-10, "maxcor": 30},
+    )
+    np.testing.assert_allclose(model.objective_, found.fun, rtol=1e-9)
+    np.testing.assert_allclose(model.coef_[0], found.x[:-1], atol=1e-4)
+    np.testing.assert_allclose(model.intercept_[0], found.x[-1], atol=1e-3)
 
 
 @pytest.mark.parametrize("shape", ["tall", "wide"])
@@ -85,9 +131,9 @@ def test_scaling_without_intercept(tall, newton):
 def test_all_solvers_agree(request, shape, monkeypatch):
     X, y = request.getfixturevalue(shape)
     models = []
-    for solver in (PrimalSolver, KernelSolver, PrincipalSolver):
+    for solver in (LBFGSSolver, NewtonSolver, PrincipalSolver):
         monkeypatch.setattr(
-            "clusterica.linear._base._kind_of_solver", lambda rows, *, search, kind=solver: kind
+            "clusterica.linear._base._solver_kind", lambda rows, *, search, kind=solver: kind
         )
         models.append(LinearSVC(C=30.0 / len(X), tol=1e-12).fit(X, y))
     assert models[1].n_passes_ <= models[2].n_passes_ < 4 < models[0].n_passes_

@@ -12,18 +12,17 @@ from sklearn.exceptions import ConvergenceWarning
 import clusterica
 from clusterica.arrays import to_host
 from clusterica.linear import LinearSVC, RidgeClassifier
-from clusterica.linear._kernel import KernelSolver
-from clusterica.linear._primal import PrimalSolver
-from clusterica.linear._principal import PrincipalSolver
+from clusterica.linear._lbfgs import LBFGSSolver, PrincipalSolver
+from clusterica.linear._newton import NewtonSolver
 
-SOLVERS = [KernelSolver, PrimalSolver, PrincipalSolver]
+SOLVERS = [NewtonSolver, LBFGSSolver, PrincipalSolver]
 HEADS = [partial(LinearSVC, C=0.2), partial(RidgeClassifier, alpha=0.5)]
 
 
 @pytest.fixture
 def use(monkeypatch):
-    """Return a function that makes all heads use one solver."""
-    where = "clusterica.linear._base._kind_of_solver"
+    """Return a function that makes all classifiers use one solver."""
+    where = "clusterica.linear._base._solver_kind"
     return lambda kind: monkeypatch.setattr(where, lambda rows, *, search: kind)
 
 
@@ -74,7 +73,7 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("head", [LinearSVC(1e4), LinearSVC(0.01), RidgeClassifier(1e-6)], ids=str)
-@pytest.mark.parametrize("solver", [KernelSolver, PrincipalSolver])
+@pytest.mark.parametrize("solver", [NewtonSolver, PrincipalSolver])
 @pytest.mark.parametrize("shape", [(200, 5), (40, 70)])
 def test_float32_as_float64(use, shape, solver, head, kind):
     if isinstance(head, LinearSVC) and solver is PrincipalSolver:
@@ -84,7 +83,7 @@ def test_float32_as_float64(use, shape, solver, head, kind):
     narrow, wide = (
         clone(head).fit(KINDS[kind](X.astype(dtype)), y) for dtype in (np.float32, np.float64)
     )
-    w, atol = to_host(wide.coef_), 2e-6 if solver is KernelSolver else 2e-5
+    w, atol = to_host(wide.coef_), 2e-6 if solver is NewtonSolver else 2e-5
     np.testing.assert_allclose(to_host(narrow.coef_), w, rtol=0, atol=atol * np.abs(w).max())
 
 
@@ -144,13 +143,17 @@ def test_gap_counts_the_rounding_of_the_classifier(use, head, solver):
     risen = (rounded.objective_ - exact.objective_) / rounded.objective_
     assert risen.max() > 1e-6
     np.testing.assert_allclose(rounded.gap_, risen, rtol=0.1, atol=1e-6)
-    assert rounded.converged_ is bool(rounded.gap_.max() <= rounded.tol + 64 * np.finfo(np.float32).eps)
+    assert rounded.converged_ is bool(
+        rounded.gap_.max() <= rounded.tol + 64 * np.finfo(np.float32).eps
+    )
 
 
 def test_says_that_rounding_spoils_the_classifier():
     X, y = noisy(5, 40, 70)
     with pytest.warns(ConvergenceWarning, match="rounding coef_ and intercept_ to float32 raises"):
-        head = RidgeClassifier(1e-3, fit_intercept=False, standardize=False).fit(X + np.float32(1e5), y)
+        head = RidgeClassifier(1e-3, fit_intercept=False, standardize=False).fit(
+            X + np.float32(1e5), y
+        )
     assert not head.converged_
     assert head.gap_[0] > 1e-3
 
@@ -172,7 +175,7 @@ def with_bias_column(value, dtype):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("solver", [KernelSolver, PrimalSolver])
+@pytest.mark.parametrize("solver", [NewtonSolver, LBFGSSolver])
 @pytest.mark.parametrize("head", [partial(LinearSVC, C=5.0), partial(RidgeClassifier, alpha=0.1)])
 def test_huge_constant_column_is_an_intercept(use, head, solver, dtype):
     """Its weight is next to nothing, and so is the penalty. It hid other features in products of rows."""
@@ -277,6 +280,8 @@ def test_singular_products_without_memory_for_the_rows():
     X[::2] = X[1::2]
     with (
         clusterica.config_context(memory="64KiB"),
-        pytest.raises(ValueError, match=r"singular to working precision at C=.*Regularise more"),
+        pytest.raises(
+            ValueError, match=r"singular to working precision at C times.*Regularise more"
+        ),
     ):
         RidgeClassifier(1e-14).fit(X, y)

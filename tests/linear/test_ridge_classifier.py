@@ -1,5 +1,7 @@
 """RidgeClassifier is scikit-learn's RidgeClassifier after a StandardScaler."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from sklearn.linear_model import RidgeClassifier as ScikitLearnRidge
@@ -7,6 +9,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from clusterica.linear import RidgeClassifier
+from clusterica.linear._precondition import SampledGram
 
 
 @pytest.mark.parametrize("alpha", [1e-2, 3.0, 1e4])
@@ -49,7 +52,7 @@ def test_a_sampled_preconditioner_gives_the_same(tall, monkeypatch):
     """With a Gram matrix of half the rows it takes more steps to the same weights."""
     X, y = tall
     exact = RidgeClassifier(alpha=2.0, tol=1e-14).fit(X, y)
-    monkeypatch.setattr("clusterica.linear._precondition._FEWEST_ROWS", 200)
+    monkeypatch.setattr("clusterica.linear._lbfgs.SampledGram", partial(SampledGram, fewest=200))
     sampled = RidgeClassifier(alpha=2.0, tol=1e-14).fit(X, y)
     assert exact.n_iter_ == 1 < sampled.n_iter_ < 30
     np.testing.assert_allclose(sampled.coef_, exact.coef_, atol=1e-6)

@@ -9,7 +9,7 @@ import pytest
 import clusterica
 from clusterica.arrays import device_of, to_host
 from clusterica.linear import LinearSVC, RidgeClassifier
-from clusterica.linear._kernel import KernelSolver
+from clusterica.linear._newton import NewtonSolver
 
 
 def strict(X, path, device="CPU_DEVICE"):
@@ -65,15 +65,17 @@ def test_products_of_rows_stay_where_they_are_if_they_are_many(
     placed = KINDS[kind](X, tmp_path)
     solvers = []
 
-    def solver(problem):
-        solvers.append(KernelSolver(problem))
-        return solvers[0]
+    class Recorded(NewtonSolver):
+        most_rows_on_host = most_on_host
 
-    monkeypatch.setattr("clusterica.linear._kernel._MOST_ROWS_ON_HOST", most_on_host)
-    monkeypatch.setattr("clusterica.linear._base.KernelSolver", solver)
+        def __init__(self, problem):
+            super().__init__(problem)
+            solvers.append(self)
+
+    monkeypatch.setattr("clusterica.linear._base.NewtonSolver", Recorded)
     model = LinearSVC(random_state=0, tol=1e-11).fit(placed, y)
     on_device = most_on_host == 0 and kind == "strict-device1"
-    assert type(solvers[0]._space.K) is (type(placed) if on_device else np.ndarray)
+    assert type(solvers[0]._equations.K) is (type(placed) if on_device else np.ndarray)
     np.testing.assert_allclose(model.C_, expected.C_)
     assert model.converged_
     np.testing.assert_allclose(to_host(model.coef_), expected.coef_, atol=1e-8)

@@ -5,6 +5,8 @@ from clusterica.arrays._namespace import device_of, namespace_of, to_host
 from clusterica.arrays._random import as_generator
 from clusterica.arrays._rows import Rows, as_rows, shuffled_batches
 from clusterica.arrays._validation import (
+    Labels,
+    check_labels,
     check_model_device,
     check_output_rows,
     check_rows,
@@ -13,9 +15,11 @@ from clusterica.arrays._validation import (
 from clusterica.arrays._walk import map_reduce, map_rows, map_rows_reduce, worker_pool
 
 __all__ = [
+    "Labels",
     "Rows",
     "as_generator",
     "as_rows",
+    "check_labels",
     "check_model_device",
     "check_output_rows",
     "check_rows",

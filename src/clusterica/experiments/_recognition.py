@@ -37,9 +37,9 @@ class Split(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """How well one method did, how long its parts took, and the strength C that validation chose.
+    """How well one method did, how long its parts took, and the C that validation chose.
 
-    ``head_passes`` counts passes over the features in the whole fit of the head, the choice of C included.
+    ``head_passes`` counts passes over the features in the whole fit of the classifier, with the choice of C.
     """
 
     accuracy: float

@@ -1,4 +1,4 @@
-"""Linear heads that scale to wide features of many rows: a support vector machine and ridge."""
+"""Linear classifiers for wide features of many rows: a support vector machine and ridge."""
 
 from clusterica.linear._ridge import RidgeClassifier
 from clusterica.linear._svc import LinearSVC
