@@ -8,7 +8,7 @@ import pytest
 import clusterica
 from clusterica.arrays import as_rows, to_host
 from clusterica.linear import LinearSVC
-from clusterica.linear._precondition import SampledGram
+from clusterica.linear._lbfgs import SampledGram
 from clusterica.linear._problem import learn_standard
 
 

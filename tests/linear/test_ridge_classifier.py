@@ -9,7 +9,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from clusterica.linear import RidgeClassifier
-from clusterica.linear._precondition import SampledGram
+from clusterica.linear._lbfgs import SampledGram
 
 
 @pytest.mark.parametrize("alpha", [1e-2, 3.0, 1e4])

@@ -343,8 +343,8 @@ def _solver_kind(
 ) -> type[NewtonSolver] | type[PrincipalSolver] | type[LBFGSSolver]:
     """Return the solver that is fastest for this number of rows and features.
 
-    Seconds to fit 10 classes in float32 on 2 cores, with ``C="auto"``, and in brackets with C = 10 / rows. "STL"
-    are image features of STL-10; the others are synthetic, with a falling spectrum or, the widest, sparse:
+    Seconds to fit 10 classes in float32 on 2 cores, with ``C="auto"``, and in brackets with C = 10 / rows.
+    "STL" are image features of STL-10; the others are synthetic with a falling spectrum, the widest sparse:
 
     ================  =================  ===================  ===================
     rows x features   Newton             L-BFGS               principal L-BFGS
@@ -356,6 +356,7 @@ def _solver_kind(
     1000 x 60000      **11** (12)        over 280 (5.1)       20 (27)
     5000 x 1600       --                 **18** (2.3)         --
     10000 x 3200      --                 **160** (27)         --
+    50000 x 1600      --                 (13)                 --
     ================  =================  ===================  ===================
 
     Principal coordinates are never the fastest on the host. On an H200 they made a search on 500 to 6,000
