@@ -1,4 +1,4 @@
-"""Distances of what was found from what was there: max_j |e_j - c_(n_j)|_∞, and Amari's, of P = W A."""
+"""Distances between estimated and true components: max_j |e_j - c_(n_j)|_∞, and Amari's, of P = W A."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from scipy.optimize import linear_sum_assignment
 
 from clusterica.arrays import to_host
 
-# Cosine below which two rows of a basis are taken for each other's negatives.
+# Cosine below which two rows of a basis count as each other's negatives: float64 rounding of unit rows is
+# far below 1e-9, and an angle of 5e-5 is far below any error of a recovery.
 ANTIPODAL = -1 + 1e-9
 
 
@@ -27,9 +28,9 @@ def recovery_distance(centroids: Any, basis: Any) -> float:
     Parameters
     ----------
     centroids : array or tensor of shape (n_centroids, n_features)
-        What was found, one vector a row, of any length.
+        Estimated vectors, one a row, of any length.
     basis : array or tensor of shape (n_vectors, n_features)
-        What is to be found, one vector a row, of any length; at most as many as centroids.
+        True vectors, one a row, of any length; at most as many as centroids.
 
     Returns
     -------
@@ -45,7 +46,7 @@ def recovery_distance(centroids: Any, basis: Any) -> float:
     - a basis that holds the negative of each of its rows is matched as it stands.
 
     In all other cases a centroid matches a vector up to its sign, as sources of ICA have none.
-    Centroids that are left over do not count.
+    Centroids without a match are ignored.
 
     References
     ----------
@@ -108,13 +109,13 @@ def amari_distance(W: Any, A: Any) -> float:
             \Big( \frac{\sum_j |p_{ij}|}{\max_j |p_{ij}|} - 1 \Big) +
             \Big( \frac{\sum_j |p_{ji}|}{\max_j |p_{ji}|} - 1 \Big) \right]
 
-    for the n x n matrix P, after [1]_: how much of the other sources each filter lets through, and
-    how much each source leaks into other filters.
+    for the n x n matrix P, after [1]_: how much of the other sources each filter passes, and how much each
+    source leaks into other filters.
 
     Parameters
     ----------
     W : array or tensor of shape (n_sources, n_features)
-        Filters that were found, one a row; ``components_`` of an ICA.
+        Estimated filters, one a row; ``components_`` of an ICA.
     A : array or tensor of shape (n_features, n_sources)
         Mixing matrix, one source a column.
 
@@ -151,7 +152,7 @@ def amari_distance(W: Any, A: Any) -> float:
     P = np.abs(W @ A)
     if not (P.any(axis=0).all() and P.any(axis=1).all()):
         raise ValueError(
-            "W A has a row or a column of zeros: a filter lets no source through, or a source "
+            "W A has a row or a column of zeros: a filter passes no source, or a source "
             "reaches no filter. Amari's distance is not defined there; W and A must be invertible."
         )
     n = len(P)
