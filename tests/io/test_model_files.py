@@ -41,7 +41,7 @@ from clusterica.encoders import (
 from clusterica.ica import ClusterICA, KernelICA, KurtosisPursuit
 from clusterica.images import ImageFeatures
 from clusterica.kernels import Gaussian, Normalized, Polynomial
-from clusterica.linear import LinearSVC, RidgeHead
+from clusterica.linear import LinearSVC, RidgeClassifier
 from clusterica.preprocessing import ContrastNormalizer, KernelWhitener, Whitener
 from clusterica.rica import RICA, DiscriminativeKernelRICA, DiscriminativeRICA, KernelRICA
 
@@ -135,7 +135,7 @@ def test_filters_of_classes(constraint, learner, X, tmp_path):
     assert_array_equal(again.transform(X), model.transform(X))
 
 
-@pytest.mark.parametrize("head", [LinearSVC(C=1.0), RidgeHead(alpha=1.0)], ids=str)
+@pytest.mark.parametrize("head", [LinearSVC(C=1.0), RidgeClassifier(alpha=1.0)], ids=str)
 def test_heads(head, X, tmp_path):
     y = np.array(["north", "south"])[(X[:, 0] > 0).astype(int)]
     model = head.fit(X, y)
@@ -239,7 +239,7 @@ def test_every_estimator_is_tried():
         "DiscriminativeRICA",
         "ImageFeatures",
         "LinearSVC",
-        "RidgeHead",
+        "RidgeClassifier",
     }
     assert found - elsewhere <= set(MODELS)
 

@@ -7,7 +7,9 @@ from clusterica.arrays._rows import Rows, as_rows, shuffled_batches
 from clusterica.arrays._schedule import in_order, one_blas_thread
 from clusterica.arrays._validation import (
     FloatOutputMixin,
+    Labels,
     check_fitted_rows,
+    check_labels,
     check_model_device,
     check_output_rows,
     check_rows,
@@ -32,6 +34,8 @@ __all__ = [
     "as_rows",
     "block_size",
     "check_fitted_rows",
+    "Labels",
+    "check_labels",
     "check_model_device",
     "check_output_rows",
     "check_rows",

@@ -107,8 +107,8 @@ def amari_distance(W: Any, A: Any) -> float:
             \Big( \frac{\sum_j |p_{ij}|}{\max_j |p_{ij}|} - 1 \Big) +
             \Big( \frac{\sum_j |p_{ji}|}{\max_j |p_{ji}|} - 1 \Big) \right]
 
-    for the n x n matrix P, after [1]_: how much of the other sources each filter lets through, and
-    how much each source leaks into other filters.
+    for the n x n matrix P, after [1]_: how much of the other sources each filter passes, and how much each
+    source leaks into other filters.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ def amari_distance(W: Any, A: Any) -> float:
     P = np.abs(W @ A)
     if not (P.any(axis=0).all() and P.any(axis=1).all()):
         raise ValueError(
-            "W A has a row or a column of zeros: a filter lets no source through, or a source "
+            "W A has a row or a column of zeros: a filter passes no source, or a source "
             "reaches no filter. Amari's distance is not defined there; W and A must be invertible."
         )
     n = len(P)
