@@ -110,7 +110,7 @@ def rica_rate(shape: tuple[int, int, int], device: Device, repeats: int) -> dict
         rows = as_rows(X)
         mean, C, null = map(rows.place, (np.zeros(n), np.eye(n), np.empty((0, n))))
         problem = Reconstruction(rows, mean, C, g, 0.1, True, null)
-        placed = rows.place(W)
+        placed = rows.place.put(W)
 
         def run() -> None:
             with worker_pool():
@@ -145,7 +145,7 @@ def kernel_rate(shape: tuple[int, int, int], device: Device, repeats: int) -> di
     W = unit_rows(rng.normal(size=(K, n)))
     model = Model(Gaussian(1.0), make_penalty("logcosh", "2d", n_codes=K), 0.01)
     problem = KernelProblem(as_rows(X), model)
-    wide = problem.rows.place(W)
+    wide = problem.rows.place.put(W)
 
     def batched() -> None:
         with worker_pool():  # one for all steps, as in a fit

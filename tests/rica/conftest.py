@@ -17,7 +17,7 @@ def assert_gradient():
             move -= move @ null.T @ null
             move -= (move * to_host(W)).sum(axis=1, keepdims=True) * to_host(W)
         gradient, step = to_host(problem.evaluate(W).gradient), 1e-5
-        moves = (problem.rows.place(t * step * move) for t in (1, -1))
+        moves = (problem.rows.place.put(t * step * move) for t in (1, -1))
         above, below = (problem.evaluate(problem.retract(W, m)) for m in moves)
         slope = (above.objective - below.objective) / (2 * step)
         np.testing.assert_allclose((gradient * move).sum(), slope, rtol=1e-6, atol=1e-6)

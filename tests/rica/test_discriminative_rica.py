@@ -75,7 +75,7 @@ def test_the_gradient_by_finite_differences(put, assert_gradient, homogeneous, u
     mean, C, null = map(rows.place, arrays)
     term = Discrimination(3, 1.5, homogeneous=homogeneous)
     parts = [X[y == c] - X.mean(axis=0) for c in range(3)]
-    moments = rows.place(np.stack([part.T @ part for part in parts]))
+    moments = rows.place.put(np.stack([part.T @ part for part in parts]))
     problem = Reconstruction(
         rows,
         mean,

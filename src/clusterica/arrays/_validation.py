@@ -86,7 +86,7 @@ def check_fitted_rows(
     attribute: str,
     *,
     accept_sparse: bool = False,
-    n_columns: int | None = None,
+    is_output: bool = False,
 ) -> Rows:
     """Return the rows of X for a fitted estimator; X is on the device of its attribute.
 
@@ -95,20 +95,20 @@ def check_fitted_rows(
     estimator : estimator
         Its fit sets the attribute.
     X : as in :func:`check_rows`
-        Data to predict or to transform; with ``n_columns`` the output of ``transform``, to be inverted.
+        Data to predict or to transform.
     attribute : str
         Name of a learned array.
     accept_sparse : bool, default=False
         Whether CSR is taken.
-    n_columns : int, default=None
-        Number of columns of the output of ``transform``.
+    is_output : bool, default=False
+        Whether X is what ``transform`` gave, to be inverted.
     """
     check_is_fitted(estimator, attribute)
-    if n_columns is None:
-        rows = check_rows(estimator, X, reset=False, accept_sparse=accept_sparse)
+    if is_output:
+        rows = check_output_rows(estimator, X, estimator._n_features_out)
     else:
-        rows = check_output_rows(estimator, X, n_columns)
-    check_model_device(estimator, rows, getattr(estimator, attribute))
+        rows = check_rows(estimator, X, reset=False, accept_sparse=accept_sparse)
+    check_model_device(estimator, rows.home, getattr(estimator, attribute))
     return rows
 
 
@@ -211,9 +211,9 @@ def check_labels(estimator: BaseEstimator, y: Any, n_rows: int) -> Labels:
     return Labels(classes.astype(classes.dtype.newbyteorder("=")), codes)
 
 
-def check_model_device(estimator: BaseEstimator, rows: Rows, fitted: Array) -> None:
+def check_model_device(estimator: BaseEstimator, home: Place, fitted: Array) -> None:
     """Refuse data that is on another device than the fitted model: nothing is moved in silence."""
-    model, data = Place(fitted).name, rows.home.name
+    model, data = Place(fitted).name, home.name
     if model != data:
         raise ValueError(
             f"{type(estimator).__name__} was fitted on device {model!r} and X is on device {data!r}; "

@@ -11,7 +11,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import track
 
-from clusterica.arrays._namespace import on_torch_device
+from clusterica.arrays import on_torch_device
 from clusterica.cli._console import stop
 from clusterica.display import check_matplotlib
 from clusterica.experiments import Experiment, IncompleteError, Outcome, find, run

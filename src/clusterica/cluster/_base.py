@@ -17,21 +17,22 @@ from sklearn.base import (
 )
 from sklearn.callback import CallbackSupportMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted
 
 from clusterica.arrays import (
+    Array,
+    Interval,
     Rows,
+    StrOptions,
     as_generator,
+    check_fitted_rows,
     check_model_device,
     check_rows,
     check_weights,
+    fit_context,
     map_rows,
     namespace_of,
     to_host,
-    worker_pool,
 )
-from clusterica.arrays._namespace import Array
-from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
 from clusterica.cluster._init import METHODS, initial_centers
 from clusterica.cluster._lloyd import Final, Lloyd, assign_bytes, useful_shift
 from clusterica.ops.assign import assign
@@ -97,18 +98,17 @@ class BaseKMeans(
         rows = check_rows(self, X, reset=True, accept_sparse=True)
         n_centers = self._check_n_centers(rows)
         weights = check_weights(sample_weight, rows)
-        with worker_pool():
-            lloyd = self._lloyd(rows, weights, as_generator(self.random_state))
-            n_init = self._count_starts()
-            progress = fit_progress(self, n_init, X=X, y=y)
-            result = best_of(
-                lambda task: self._run(lloyd, n_centers, X, task),
-                n_init,
-                objective=lambda r: self._merit(lloyd.finish(r.params.C).objective),
-                n_subtasks=self.max_iter + 1,  # one for the iterations of an orthogonal start
-                progress=progress,
-            )
-            self._keep(lloyd, result, weighted=sample_weight is not None)
+        lloyd = self._lloyd(rows, weights, as_generator(self.random_state))
+        n_init = self._count_starts()
+        progress = fit_progress(self, n_init, X=X, y=y)
+        result = best_of(
+            lambda task: self._run(lloyd, n_centers, X, task),
+            n_init,
+            objective=lambda r: self._merit(lloyd.finish(r.params.C).objective),
+            n_subtasks=self.max_iter + 1,  # one for the iterations of an orthogonal start
+            progress=progress,
+        )
+        self._keep(lloyd, result, weighted=sample_weight is not None)
         progress.end()
         return self
 
@@ -137,31 +137,30 @@ class BaseKMeans(
         first = not hasattr(self, "_centers")
         rows = check_rows(self, X, reset=first, accept_sparse=True)
         weights = check_weights(sample_weight, rows)
-        with worker_pool():
-            rng = as_generator(self.random_state)
-            lloyd = self._lloyd(rows, weights, rng)
-            lloyd.idle = None if first else self._idle
-            if first:
-                n_centers = self._check_n_centers(rows)
-                C = initial_centers(
-                    self.init, lloyd, n_centers, X, max_iter=self.max_iter, tol=self.tol
-                )
-                old, n_iter, history = lloyd.start(C), 0, np.empty(0)
-                old = Centers(*map(to_host, old))
-                weighted = sample_weight is not None
-            else:
-                check_model_device(self, rows, self.cluster_centers_)
-                old, n_iter, history = self._centers, self.n_iter_, self.objective_history_
-                whole_counts = np.issubdtype(to_host(self.counts_).dtype, np.integer)
-                weighted = sample_weight is not None or not whole_counts
-            # In float64: the moves of a heavy centre are smaller than the digits of float32.
-            C = old.C.astype(np.float64)
-            lloyd.shift = None if self._rule.unit_centers else useful_shift(C, rows)
-            old = Centers(*map(rows.place, old._replace(C=_translated(C, lloyd.shift, -1))))
-            total = lloyd.sums(rows, weights, rows.place(to_host(old.C).astype(rows.dtype)))
-            new = lloyd.rule.renew(total, old)
-            counts = old.counts + total.counts
-            new = lloyd.revive(new, rows, weights)
+        rng = as_generator(self.random_state)
+        lloyd = self._lloyd(rows, weights, rng)
+        lloyd.idle = None if first else self._idle
+        if first:
+            n_centers = self._check_n_centers(rows)
+            C = initial_centers(
+                self.init, lloyd, n_centers, X, max_iter=self.max_iter, tol=self.tol
+            )
+            old, n_iter, history = lloyd.start(C), 0, np.empty(0)
+            old = Centers(*map(to_host, old))
+            weighted = sample_weight is not None
+        else:
+            check_model_device(self, rows.home, self.cluster_centers_)
+            old, n_iter, history = self._centers, self.n_iter_, self.objective_history_
+            whole_counts = np.issubdtype(to_host(self.counts_).dtype, np.integer)
+            weighted = sample_weight is not None or not whole_counts
+        # In float64: the moves of a heavy centre are smaller than the digits of float32.
+        C = old.C.astype(np.float64)
+        lloyd.shift = None if self._rule.unit_centers else useful_shift(C, rows)
+        old = Centers(*map(rows.place.put, old._replace(C=_translated(C, lloyd.shift, -1))))
+        total = lloyd.sums(rows, weights, rows.place.put(to_host(old.C).astype(rows.dtype)))
+        new = lloyd.rule.renew(total, old)
+        counts = old.counts + total.counts
+        new = lloyd.revive(new, rows, weights)
         self.__dict__.pop("labels_", None)  # of other centres
         new = Centers(
             *map(to_host, new._replace(C=_translated(new.C, lloyd.shift, +1), counts=counts))
@@ -208,9 +207,7 @@ class BaseKMeans(
         return self._merit(lloyd.finish(C).objective)
 
     def _for_new_rows(self, X: Any) -> tuple[Rows, Array, np.ndarray | None]:
-        check_is_fitted(self, "cluster_centers_")
-        rows = check_rows(self, X, reset=False, accept_sparse=True)
-        check_model_device(self, rows, self.cluster_centers_)
+        rows = check_fitted_rows(self, X, "cluster_centers_", accept_sparse=True)
         C = self._rule.free_centers(self.cluster_centers_)
         return rows, *self._shifted(C, rows)
 
@@ -269,7 +266,7 @@ class BaseKMeans(
     def _fitted(self, lloyd: Lloyd, centers: Centers) -> dict[str, Any]:
         """Return the attributes of a model with these centres, for callbacks that evaluate it."""
         C = self._rule.all_centers(_translated(centers.C, lloyd.shift, +1))
-        return {"cluster_centers_": lloyd.rows.export(C), "_n_features_out": C.shape[0]}
+        return {"cluster_centers_": lloyd.rows.home.put(C), "_n_features_out": C.shape[0]}
 
     def _keep(self, lloyd: Lloyd, result: LoopResult, *, weighted: bool) -> None:
         """Set the fitted attributes from the best run."""
@@ -310,7 +307,7 @@ class BaseKMeans(
         C = C.astype(np.float64)
         self._centers = Centers(C, mass, counts)
         self.cluster_centers_ = rows.learned(self._rule.all_centers(C))
-        self.counts_ = rows.export(counts if weighted else counts.astype(np.int64))
+        self.counts_ = rows.home.put(counts if weighted else counts.astype(np.int64))
         self._n_features_out = self.cluster_centers_.shape[0]
 
     def _count_starts(self) -> int:

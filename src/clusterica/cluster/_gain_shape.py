@@ -5,9 +5,7 @@ from __future__ import annotations
 from numbers import Real
 from typing import Any, ClassVar
 
-from clusterica.arrays import map_rows
-from clusterica.arrays._namespace import Array
-from clusterica.arrays._sklearn import Interval
+from clusterica.arrays import Array, Interval, map_rows
 from clusterica.cluster._base import BaseKMeans
 from clusterica.ops.assign import scores
 from clusterica.ops.rules import GainShape

@@ -8,8 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import check_random_state
 
-from clusterica.arrays import to_host
-from clusterica.arrays._namespace import Array
+from clusterica.arrays import Array, to_host
 from clusterica.cluster._lloyd import Lloyd
 from clusterica.cluster._seeding import SAMPLE, as_centers, draw_rows, plus_plus
 from clusterica.ops.linalg import inverse_lengths, row_energies, unit_rows

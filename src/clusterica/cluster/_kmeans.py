@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from clusterica.arrays import map_rows
-from clusterica.arrays._namespace import Array
+from clusterica.arrays import Array, map_rows
 from clusterica.cluster._base import BaseKMeans
 from clusterica.ops.assign import distances
 from clusterica.ops.rules import EUCLIDEAN

@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from clusterica.arrays import (
+    Array,
     Rows,
     map_reduce,
     map_rows_reduce,
@@ -18,7 +19,6 @@ from clusterica.arrays import (
     shuffled_batches,
     to_host,
 )
-from clusterica.arrays._namespace import Array
 from clusterica.cluster._seeding import SAMPLE, draw_rows, more_centers
 from clusterica.ops.assign import fit_sums, lloyd_sums
 from clusterica.ops.moments import energy
@@ -88,12 +88,12 @@ class Lloyd:
         """Return centres with the mass that they have before any row is seen."""
         C = self.rule.start(np.asarray(to_host(C), dtype=self.rows.dtype))
         mass, counts = self._first_mass(len(C)), np.zeros(self.rule.n_labels(len(C)))
-        return Centers(*map(self.rows.place, (C, mass, counts)))
+        return Centers(*map(self.rows.place.put, (C, mass, counts)))
 
     def step(self, old: Centers) -> Step:
         """Renew the centres from all rows at once."""
         total = self.sums(self.rows, self.weights, old.C)
-        first_mass = self.rows.place(self._first_mass(old.C.shape[0]))
+        first_mass = self.rows.place.put(self._first_mass(old.C.shape[0]))
         new = self.rule.renew(total, old._replace(mass=first_mass))
         if self.refill:
             empty = np.flatnonzero(to_host(center_counts(new)) == 0)
@@ -106,7 +106,7 @@ class Lloyd:
         for indices, batch in shuffled_batches(self.rows, batch_size, self.rng):
             weights = self.weights[indices]
             total = self.sums(batch, weights, new.C)
-            total = LloydSums(*(self.rows.place(value) for value in total))
+            total = LloydSums(*(self.rows.place.put(value) for value in total))
             new = self.rule.renew(total, new)
             new = self.revive(new, batch, weights, most_idle=self.rows.n_rows)
             gain += float(total.gain)
@@ -215,13 +215,13 @@ class Lloyd:
         )
         moved = empty[: len(fresh)]
         C[moved], mass[moved] = fresh, self._first_mass(len(moved))
-        return Centers(self.rows.place(C), self.rows.place(mass), centers.counts), moved
+        return Centers(self.rows.place.put(C), self.rows.place.put(mass), centers.counts), moved
 
 
 def assign_bytes(rows: Rows, C: Array) -> int:
     """Return the working memory per row of an assignment: tiles on the host, all scores elsewhere."""
     row = rows.row_nbytes
-    return row if rows.on_host else 2 * row + 2 * C.shape[0] * rows.dtype.itemsize
+    return row if rows.place.is_numpy else 2 * row + 2 * C.shape[0] * rows.dtype.itemsize
 
 
 def useful_shift(points: Array, rows: Rows) -> np.ndarray | None:

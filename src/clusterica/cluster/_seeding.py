@@ -12,8 +12,7 @@ from functools import partial
 import numpy as np
 import scipy.sparse as sp
 
-from clusterica.arrays import Rows, as_rows, map_rows, to_host
-from clusterica.arrays._namespace import Array
+from clusterica.arrays import Array, Rows, as_rows, map_rows, one_blas_thread, to_host
 from clusterica.ops.assign import row_losses
 from clusterica.ops.linalg import inverse_lengths, unit_rows
 from clusterica.ops.rules import Rule
@@ -135,16 +134,19 @@ def _greedy(
 ) -> np.ndarray:
     whole = rule.whole(X).astype(np.float64)
     centers: list[np.ndarray] = [np.empty((0, X.shape[1]), X.dtype)]
-    for _ in range(n):
-        pull = np.cumsum(left * weights, dtype=np.float64)
-        if not pull[-1] > 0:  # every row is a centre already
-            break
-        trials = np.searchsorted(pull, rng.random(n_trials) * pull[-1], side="right")
-        candidates = as_centers(X[np.minimum(trials, len(weights) - 1)], rule)
-        remaining = np.minimum(left[:, None], _unexplained(X, candidates, whole, rule))
-        best = int(np.argmin(weights @ remaining))
-        centers.append(candidates[[best]])
-        left = remaining[:, best]
+    with (
+        one_blas_thread()
+    ):  # products with a few candidates: several threads mostly wait for each other
+        for _ in range(n):
+            pull = np.cumsum(left * weights, dtype=np.float64)
+            if not pull[-1] > 0:  # every row is a centre already
+                break
+            trials = np.searchsorted(pull, rng.random(n_trials) * pull[-1], side="right")
+            candidates = as_centers(X[np.minimum(trials, len(weights) - 1)], rule)
+            remaining = np.minimum(left[:, None], _unexplained(X, candidates, whole, rule))
+            best = int(np.argmin(weights @ remaining))
+            centers.append(candidates[[best]])
+            left = remaining[:, best]
     return np.concatenate(centers)
 
 

@@ -11,8 +11,7 @@ from math import sqrt
 
 import numpy as np
 
-from clusterica.arrays import namespace_of
-from clusterica.arrays._namespace import Array
+from clusterica.arrays import Array, namespace_of
 from clusterica.ops.contrast import Contrast, Derivatives
 
 

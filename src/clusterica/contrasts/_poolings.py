@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from clusterica.arrays import namespace_of
-from clusterica.arrays._namespace import Array, to_host, to_like
+from clusterica.arrays import Array, namespace_of, to_host, to_like
 from clusterica.ops.penalty import Torus
 
 _ALL = "one pool of all codes is no sparsity; use smaller pools, or pooling=None"

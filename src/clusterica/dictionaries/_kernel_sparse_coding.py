@@ -11,20 +11,21 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.callback import CallbackSupportMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted
 
 from clusterica.arrays import (
+    Array,
+    FloatOutputMixin,
+    Interval,
     Rows,
+    StrOptions,
     as_generator,
-    check_model_device,
+    check_fitted_rows,
     check_rows,
+    fit_context,
     map_reduce,
     map_rows,
     to_host,
-    worker_pool,
 )
-from clusterica.arrays._namespace import Array
-from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
 from clusterica.cluster import KMeans
 from clusterica.kernels import KERNEL_NAMES, Kernel, Normalized, make_kernel
 from clusterica.ops.kernel_coding import (
@@ -53,7 +54,11 @@ _MOST_CODE_STEPS = 1000
 
 
 class KernelSparseCoding(
-    CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+    CallbackSupportMixin,
+    FloatOutputMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    BaseEstimator,
 ):
     r"""Sparse coding in the space of a kernel: a basis whose few mapped vectors make up a mapped row (KSR).
 
@@ -194,18 +199,15 @@ class KernelSparseCoding(
         rows = check_rows(self, X, reset=True, min_rows=2)
         n = self.n_components or rows.n_features
         rng = as_generator(self.random_state)
-        with worker_pool() as pool:
-            # The small products of k-means++ in the start are slower on several BLAS threads.
-            pool.limit_blas()
-            # As many rows as K-means needs for a good start.
-            size = min(rows.n_rows, max(20_000, 100 * n))
-            drawn = rows.take(np.sort(rng.choice(rows.n_rows, size=size, replace=False)))
-            sample = scale_rows(drawn, normalize=self.normalize)
-            kernel = make_kernel(self.kernel, gamma=self.gamma, rows=sample, rng=rng)
-            self.kernel_ = kernel if kernel.unit_diagonal else Normalized(kernel)
-            progress = fit_progress(self, 2, X=X, y=y)
-            start = self._start(rows, sample, n, rng, progress)
-            self._keep(rows, self._minimize(rows, start, progress))
+        # As many rows as K-means needs for a good start.
+        size = min(rows.n_rows, max(20_000, 100 * n))
+        drawn = rows.take(np.sort(rng.choice(rows.n_rows, size=size, replace=False)))
+        sample = scale_rows(drawn, normalize=self.normalize)
+        kernel = make_kernel(self.kernel, gamma=self.gamma, rows=sample, rng=rng)
+        self.kernel_ = kernel if kernel.unit_diagonal else Normalized(kernel)
+        progress = fit_progress(self, 2, X=X, y=y)
+        start = self._start(rows, sample, n, rng, progress)
+        self._keep(rows, self._minimize(rows, start, progress))
         progress.end()
         return self
 
@@ -222,10 +224,8 @@ class KernelSparseCoding(
         S : array of shape (n_samples, n_components_)
             In the library and on the device of X.
         """
-        check_is_fitted(self, "components_")
-        rows = check_rows(self, X, reset=False)
-        check_model_device(self, rows, self.components_)
-        W = rows.place(np.asarray(to_host(self.components_), dtype=rows.dtype))
+        rows = check_fitted_rows(self, X, "components_")
+        W = rows.place.put(np.asarray(to_host(self.components_), dtype=rows.dtype))
         fn = partial(
             _codes,
             kernel=self.kernel_,
@@ -249,7 +249,7 @@ class KernelSparseCoding(
         with warnings.catch_warnings(), progress.lend_to(kmeans, "start"):
             # A start need not have converged, and equal rows share a centre.
             warnings.simplefilter("ignore", ConvergenceWarning)
-            kmeans.fit(rows.export(sample))
+            kmeans.fit(rows.home.put(sample))
         return to_host(kmeans.cluster_centers_).astype(np.float64)
 
     def _minimize(self, rows: Rows, start: np.ndarray, progress: Progress) -> LoopResult:
@@ -284,7 +284,7 @@ class KernelSparseCoding(
             max_iter=_MOST_CODE_STEPS,
             tol=_SHARE_OF_TOL * self.tol,
         )
-        placed = rows.place(W.astype(rows.dtype))
+        placed = rows.place.put(W.astype(rows.dtype))
         G = gram(self.kernel_, placed)
         total = map_reduce(fn, rows, placed, G, row_bytes=_row_bytes(rows, len(W)))
         sums = CodingSums(*(to_host(value) for value in total))
@@ -314,11 +314,6 @@ class KernelSparseCoding(
                 UserWarning,
                 stacklevel=4,
             )
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
 
 
 def _gauss_newton(gradient: np.ndarray, sums: CodingSums, *, metric: float) -> np.ndarray:

@@ -9,9 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from clusterica.arrays import namespace_of, to_host
-from clusterica.arrays._namespace import Array
-from clusterica.arrays._sklearn import Interval, StrOptions
+from clusterica.arrays import Array, Interval, StrOptions, namespace_of, to_host
 from clusterica.encoders._base import BaseEncoder
 from clusterica.encoders._sparse import warn_of_gaps
 from clusterica.kernels import KERNEL_NAMES, Gaussian, Kernel, make_kernel, median_gamma

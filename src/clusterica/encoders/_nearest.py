@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from clusterica.arrays._namespace import Array
+from clusterica.arrays import Array
 from clusterica.encoders._base import BaseEncoder
 from clusterica.ops import code
 from clusterica.ops.cpu.encode import Code

@@ -7,8 +7,7 @@ from functools import partial
 from numbers import Real
 from typing import Any, ClassVar
 
-from clusterica.arrays._namespace import Array
-from clusterica.arrays._sklearn import Interval
+from clusterica.arrays import Array, Interval
 from clusterica.encoders._base import BaseEncoder
 from clusterica.ops import code
 from clusterica.ops.cpu.encode import Code

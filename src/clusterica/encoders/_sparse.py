@@ -10,9 +10,7 @@ from typing import Any, ClassVar
 
 from sklearn.exceptions import ConvergenceWarning
 
-from clusterica.arrays import namespace_of
-from clusterica.arrays._namespace import Array
-from clusterica.arrays._sklearn import Interval
+from clusterica.arrays import Array, Interval, namespace_of
 from clusterica.encoders._base import BaseEncoder
 from clusterica.ops import code
 

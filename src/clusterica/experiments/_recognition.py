@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.pipeline import Pipeline
 
-from clusterica.arrays import namespace_of, to_host
-from clusterica.arrays._namespace import on_torch_device
+from clusterica.arrays import namespace_of, on_torch_device, to_host
 from clusterica.datasets import ImageSet, load_cifar10, load_digits_images, load_stl10
 from clusterica.experiments._context import Context
 from clusterica.images import ImageFeatures

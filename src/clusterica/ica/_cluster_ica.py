@@ -13,20 +13,20 @@ from sklearn.base import (
     TransformerMixin,
 )
 from sklearn.callback import CallbackSupportMixin
-from sklearn.utils.validation import check_is_fitted
 
 from clusterica.arrays import (
+    Array,
+    FloatOutputMixin,
+    Interval,
     Rows,
+    StrOptions,
     as_generator,
-    check_model_device,
-    check_output_rows,
+    check_fitted_rows,
     check_rows,
+    fit_context,
     map_reduce,
     to_host,
-    worker_pool,
 )
-from clusterica.arrays._namespace import Array
-from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
 from clusterica.contrasts import Contrast, check_contrast
 from clusterica.ica._centroids import centroids_of, prepared, white_rows, white_rows_in_float32
 from clusterica.ica._fold import fold, fold_overcomplete
@@ -49,7 +49,11 @@ class Unmixing(NamedTuple):
 
 
 class ClusterICA(
-    CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+    CallbackSupportMixin,
+    FloatOutputMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    BaseEstimator,
 ):
     r"""Independent components of data, found by clustering and refined by maximum likelihood.
 
@@ -212,26 +216,23 @@ class ClusterICA(
         """
         rows = check_rows(self, X, reset=True, min_rows=2)
         rng, contrast = as_generator(self.random_state), self._contrast()
-        with worker_pool():
-            progress = fit_progress(self, 2, X=X, y=y)
-            self.whitener_ = fit_source_whitener(
-                self.whitener, X, rows.n_features, self.n_components
-            )
-            space = self._space_to_refine()
-            Y, C = self._cluster(X, rows, rng, progress, is_start=space is not None)
-            if space is None:
-                T, back = self._white_space()
-                self.n_iter_ = getattr(self.clusterer_, "n_iter_", 1)
-                self.objective_history_ = np.empty(0)
-                found = Unmixing(C @ T, back @ C.T)
-            else:
-                settings: dict[str, Any] = {"space": space, "contrast": contrast, "rng": rng}
-                W = find_start(rows, Y, C, **settings)
-                del Y  # its memory is needed no more
-                refined = refine(rows, W, max_iter=self.max_iter, progress=progress, **settings)
-                self.n_iter_, self.objective_history_ = refined.n_iter, np.array(refined.history)
-                found = Unmixing(refined.filters, np.linalg.pinv(refined.filters))
-            self._set_components(rows, found, is_refined=space is not None)
+        progress = fit_progress(self, 2, X=X, y=y)
+        self.whitener_ = fit_source_whitener(self.whitener, X, rows.n_features, self.n_components)
+        space = self._space_to_refine()
+        Y, C = self._cluster(X, rows, rng, progress, is_start=space is not None)
+        if space is None:
+            T, back = self._white_space()
+            self.n_iter_ = getattr(self.clusterer_, "n_iter_", 1)
+            self.objective_history_ = np.empty(0)
+            found = Unmixing(C @ T, back @ C.T)
+        else:
+            settings: dict[str, Any] = {"space": space, "contrast": contrast, "rng": rng}
+            W = find_start(rows, Y, C, **settings)
+            del Y  # its memory is needed no more
+            refined = refine(rows, W, max_iter=self.max_iter, progress=progress, **settings)
+            self.n_iter_, self.objective_history_ = refined.n_iter, np.array(refined.history)
+            found = Unmixing(refined.filters, np.linalg.pinv(refined.filters))
+        self._set_components(rows, found, is_refined=space is not None)
         progress.end()
         return self
 
@@ -248,9 +249,7 @@ class ClusterICA(
         S : array of shape (n_samples, n_components_)
             In the library and on the device of X; of unit variance on the data of fit.
         """
-        check_is_fitted(self, "components_")
-        rows = check_rows(self, X, reset=False)
-        check_model_device(self, rows, self.components_)
+        rows = check_fitted_rows(self, X, "components_")
         return apply_map(project, rows, self.components_, self.mean_)
 
     def inverse_transform(self, S: Any) -> Array:
@@ -268,9 +267,7 @@ class ClusterICA(
         -------
         X : array of shape (n_samples, n_features)
         """
-        check_is_fitted(self, "components_")
-        rows = check_output_rows(self, S, self.n_components_)
-        check_model_device(self, rows, self.components_)
+        rows = check_fitted_rows(self, S, "components_", is_output=True)
         back = np.linalg.pinv(to_host(self.components_).astype(np.float64))
         return apply_map(combine, rows, back, self.mean_)
 
@@ -324,7 +321,7 @@ class ClusterICA(
         clusterer = prepared(
             self.clusterer, n_centers=2 * n_lines, n_init=n_init, rng=rng, **settings
         )
-        if is_start and self.cluster_rows is None and rows.on_host and rows.indexable:
+        if is_start and self.cluster_rows is None and rows.place.is_numpy and rows.indexable:
             Y = white_rows_in_float32(rows, self.whitener_, n_rows, rng)
         else:
             Y = white_rows(X, rows, self.whitener_, n_rows, clusterer, rng)
@@ -392,8 +389,3 @@ class ClusterICA(
         self.kurtosis_, self.mean_ = rows.learned(kurtosis[order]), self.whitener_.mean_
         self.n_components_ = self._n_features_out = len(B)
         warn_of_sources(kurtosis[order], rows.n_rows, is_refined=is_refined)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags

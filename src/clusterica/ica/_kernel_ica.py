@@ -10,19 +10,20 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.callback import CallbackSupportMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted
 
 from clusterica.arrays import (
+    Array,
+    FloatOutputMixin,
+    Interval,
     Rows,
+    StrOptions,
     as_generator,
-    check_model_device,
+    check_fitted_rows,
     check_rows,
+    fit_context,
     map_reduce,
     to_host,
-    worker_pool,
 )
-from clusterica.arrays._namespace import Array
-from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
 from clusterica.contrasts import Contrast, LogCosh, check_contrast
 from clusterica.ica._centroids import all_white_rows
 from clusterica.ica._likelihood import symmetric_fixed_point
@@ -33,7 +34,11 @@ from clusterica.preprocessing import KernelWhitener
 
 
 class KernelICA(
-    CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+    CallbackSupportMixin,
+    FloatOutputMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    BaseEstimator,
 ):
     r"""Independent components in the space of a kernel: whitened kernel PCA, then ICA (KICA).
 
@@ -169,19 +174,18 @@ class KernelICA(
         rng = as_generator(self.random_state)
         contrast = LogCosh() if self.contrast is None else self.contrast
         check_contrast(contrast)
-        with worker_pool():
-            progress = fit_progress(self, 1, X=X, y=y)
-            self.whitener_ = KernelWhitener(
-                self.n_components or rows.n_features,
-                kernel=self.kernel,
-                gamma=self.gamma,
-                n_landmarks=self.n_landmarks,
-                normalize=self.normalize,
-                random_state=int(rng.integers(2**31)),
-            ).fit(X)
-            Z = all_white_rows(X, rows, self.whitener_)
-            C = self._unmix(rows, Z, contrast, rng, progress)
-            self.__dict__.update(self._learned(rows, Z, C))
+        progress = fit_progress(self, 1, X=X, y=y)
+        self.whitener_ = KernelWhitener(
+            self.n_components or rows.n_features,
+            kernel=self.kernel,
+            gamma=self.gamma,
+            n_landmarks=self.n_landmarks,
+            normalize=self.normalize,
+            random_state=int(rng.integers(2**31)),
+        ).fit(X)
+        Z = all_white_rows(X, rows, self.whitener_)
+        C = self._unmix(rows, Z, contrast, rng, progress)
+        self.__dict__.update(self._learned(rows, Z, C))
         progress.end()
         return self
 
@@ -198,9 +202,7 @@ class KernelICA(
         S : array of shape (n_samples, n_components_)
             In the library and on the device of X.
         """
-        check_is_fitted(self, "components_")
-        rows = check_rows(self, X, reset=False)
-        check_model_device(self, rows, self.components_)
+        rows = check_fitted_rows(self, X, "components_")
         return self.whitener_._project(rows, self.unmixing_)
 
     def _unmix(
@@ -254,8 +256,3 @@ class KernelICA(
             "n_components_": len(C),
             "_n_features_out": len(C),
         }
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags

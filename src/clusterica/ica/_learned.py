@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from clusterica.arrays._namespace import Array
+from clusterica.arrays import Array
 from clusterica.preprocessing import KernelWhitener
 
 # Where estimators of this library and of scikit-learn keep them.

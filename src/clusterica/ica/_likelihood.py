@@ -76,7 +76,7 @@ def _fixed_point_step(
     fn = partial(likelihood_sums, contrast=contrast)
     of = LikelihoodSums(*means_of(fn, rows, W @ whitening, mean))
     M = (of.gradient - np.diag(of.curvature)) @ W
-    new = to_host(polar_factor(rows.place(M)))
+    new = to_host(polar_factor(rows.place.put(M)))
     # A direction may change its sign from step to step, which is no move.
     change = float(np.abs(1 - np.abs((new * W).sum(axis=1))).max())
     return Step(new, float(of.value), change)

@@ -15,19 +15,20 @@ from sklearn.base import (
 )
 from sklearn.callback import CallbackSupportMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted
 
 from clusterica.arrays import (
+    Array,
+    FloatOutputMixin,
+    Interval,
     Rows,
+    StrOptions,
     as_generator,
-    check_model_device,
+    check_fitted_rows,
     check_rows,
+    fit_context,
     map_reduce,
     to_host,
-    worker_pool,
 )
-from clusterica.arrays._namespace import Array
-from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
 from clusterica.contrasts import Contrast, Exponential, LogCosh, Quartic, check_contrast
 from clusterica.ica._search import DirectionSearch, FoundDirection, PursuitSpace, pursuit_space
 from clusterica.ica._whitening import fit_whitener, warn_of_few_rows
@@ -49,7 +50,11 @@ _SIDES = {"min": (1.0,), "max": (-1.0,), "abs": (1.0, -1.0)}
 
 
 class KurtosisPursuit(
-    CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+    CallbackSupportMixin,
+    FloatOutputMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    BaseEstimator,
 ):
     r"""Directions in which data is least Gaussian; the one of least kurtosis shows clusters.
 
@@ -221,27 +226,26 @@ class KurtosisPursuit(
             check_contrast(self.contrast)
             contrast = orient(self.contrast)
         rng = as_generator(self.random_state)
-        with worker_pool():
-            default = Whitener("pca", eps=0.0)
-            whitener = default if self.whitener is None else clone(self.whitener)
-            self.whitener_ = fit_whitener(whitener, X)
-            white = pursuit_space(rows, self.whitener_)
-            if self.n_components > white.n_dims:
-                raise ValueError(
-                    f"n_components={self.n_components} is more than the {white.n_dims} dimensions in which "
-                    "the data varies (a constant column has none, one that depends on others adds none); use "
-                    "at most so many, and data that is not constant"
-                )
-            kurtosis = _feature_kurtosis(rows, self.whitener_)
-            warn_of_few_rows(kurtosis, rows.n_rows, "feature", stacklevel=3)
-            progress = fit_progress(self, self.n_components, X=X, y=y)
-            found: list[FoundDirection] = []
-            for _ in range(self.n_components):
-                task = progress.subtask("component", self.max_iter)
-                found.append(self._find(white, contrast, found, rng, task))
-                if task.end():
-                    break
-            self._keep(white, contrast, found)
+        default = Whitener("pca", eps=0.0)
+        whitener = default if self.whitener is None else clone(self.whitener)
+        self.whitener_ = fit_whitener(whitener, X)
+        white = pursuit_space(rows, self.whitener_)
+        if self.n_components > white.n_dims:
+            raise ValueError(
+                f"n_components={self.n_components} is more than the {white.n_dims} dimensions in which "
+                "the data varies (a constant column has none, one that depends on others adds none); use "
+                "at most so many, and data that is not constant"
+            )
+        kurtosis = _feature_kurtosis(rows, self.whitener_)
+        warn_of_few_rows(kurtosis, rows.n_rows, "feature", stacklevel=3)
+        progress = fit_progress(self, self.n_components, X=X, y=y)
+        found: list[FoundDirection] = []
+        for _ in range(self.n_components):
+            task = progress.subtask("component", self.max_iter)
+            found.append(self._find(white, contrast, found, rng, task))
+            if task.end():
+                break
+        self._keep(white, contrast, found)
         progress.end()
         self._warn_of_chance(white, contrast, found)
         return self
@@ -259,9 +263,7 @@ class KurtosisPursuit(
         P : array of shape (n_samples, n_components)
             In the library and on the device of X; of unit variance on the data of fit.
         """
-        check_is_fitted(self, "components_")
-        rows = check_rows(self, X, reset=False)
-        check_model_device(self, rows, self.components_)
+        rows = check_fitted_rows(self, X, "components_")
         return apply_map(project, rows, self.components_, self.mean_)
 
     def _find(
@@ -339,11 +341,6 @@ class KurtosisPursuit(
                 stacklevel=4,
             )
             return
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
 
 
 def _learned(white: PursuitSpace, directions: list[np.ndarray]) -> dict[str, Any]:

@@ -19,8 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from clusterica.arrays import Rows, as_rows, to_host
-from clusterica.arrays._namespace import Array
+from clusterica.arrays import Array, Rows, as_rows, to_host
 from clusterica.contrasts import Contrast, SmoothedL1
 from clusterica.ica._centroids import WhiteBlocks
 from clusterica.ica._likelihood import maximize_likelihood, means_of, symmetric_fixed_point

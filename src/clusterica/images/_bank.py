@@ -10,8 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import get_tags
 
-from clusterica.arrays import namespace_of, to_host
-from clusterica.arrays._namespace import Array, to_like
+from clusterica.arrays import Array, namespace_of, to_host, to_like
 from clusterica.cluster import GainShapeKMeans, cluster_sizes, near_empty, with_n_centers
 from clusterica.ica._learned import learned_vectors
 from clusterica.images._sampling import Sample

@@ -13,8 +13,7 @@ from functools import partial
 
 import numpy as np
 
-from clusterica.arrays import Rows, namespace_of, to_host
-from clusterica.arrays._namespace import Array
+from clusterica.arrays import Array, Place, namespace_of, to_host
 from clusterica.images._bank import Bank, apply_step
 from clusterica.ops.code import center
 from clusterica.ops.cpu.encode import Code, Filters, pooled_codes
@@ -41,14 +40,14 @@ class Shape:
         return down, across
 
 
-def encode_function(bank: Bank, home: Rows) -> Callable[[Array], Array]:
+def encode_function(bank: Bank, place: Place) -> Callable[[Array], Array]:
     """Return the function from a block of whitened rows to their codes."""
     D = None if bank.filters is None else np.asarray(to_host(bank.filters), np.float32)
-    prepared = [home.place(values) for values in bank.encoder.prepare(D)]
+    prepared = [place.put(values) for values in bank.encoder.prepare(D)]
     return lambda rows: bank.encoder.encode(rows, *prepared)
 
 
-def stages(bank: Bank, home: Rows) -> list[tuple[str, Callable[[Array], Array]]]:
+def stages(bank: Bank, place: Place) -> list[tuple[str, Callable[[Array], Array]]]:
     """Return what is done to rows of pixels before they are encoded: names and functions of a block."""
     steps: list[tuple[str, Callable[[Array], Array]]] = []
     if type(bank.normalizer) is ContrastNormalizer:
@@ -56,7 +55,7 @@ def stages(bank: Bank, home: Rows) -> list[tuple[str, Callable[[Array], Array]]]
     elif bank.normalizer is not None:
         steps.append(("normalized", partial(apply_step, bank.normalizer)))
     if type(bank.whitener) is Whitener:
-        T, mean = (home.place(to_host(a)) for a in (bank.whitener.whitening_, bank.whitener.mean_))
+        T, mean = (place.put(to_host(a)) for a in (bank.whitener.whitening_, bank.whitener.mean_))
         steps.append(("whitened", partial(project, B=T, mean=mean)))
     elif bank.whitener is not None:
         steps.append(("whitened", partial(apply_step, bank.whitener)))
@@ -66,9 +65,9 @@ def stages(bank: Bank, home: Rows) -> list[tuple[str, Callable[[Array], Array]]]
 class Staged:
     """One step after the other on all patches of a block of images."""
 
-    def __init__(self, bank: Bank, home: Rows, shape: Shape) -> None:
-        self._steps = [step for _, step in stages(bank, home)]
-        self._encode = encode_function(bank, home)
+    def __init__(self, bank: Bank, place: Place, shape: Shape) -> None:
+        self._steps = [step for _, step in stages(bank, place)]
+        self._encode = encode_function(bank, place)
         self._shape, self._code_bytes = shape, bank.code_bytes()
         # Estimators have threads of their own.
         self.threaded = not bank.by_learner and is_plain(bank)
@@ -107,12 +106,12 @@ class Rectified:
 
     threaded = False
 
-    def __init__(self, bank: Bank, code: Code, alpha: float, home: Rows, shape: Shape) -> None:
+    def __init__(self, bank: Bank, code: Code, alpha: float, place: Place, shape: Shape) -> None:
         F, bias, *_ = fused_filters(bank, code)
         # The bias is taken from the sums, not from all responses.
         bounds = (np.asarray(a, np.float32) for a in (F, bias + alpha, bias - alpha))
-        self._F, self._upper, self._lower = (home.place(a) for a in bounds)
-        self._normalize = [step for name, step in stages(bank, home) if name == "normalized"]
+        self._F, self._upper, self._lower = (place.put(a) for a in bounds)
+        self._normalize = [step for name, step in stages(bank, place) if name == "normalized"]
         self._two_sided, self._shape = code is Code.BOTH_SIGNS, shape
 
     def row_bytes(self, n_features: int, n_codes: int) -> int:
@@ -188,19 +187,19 @@ class Fused:
 Coder = Staged | Rectified | Fused
 
 
-def make_coder(bank: Bank, home: Rows, shape: Shape) -> Coder:
+def make_coder(bank: Bank, place: Place, shape: Shape) -> Coder:
     """Return the compiled coder where there is one for these steps and this data, else the staged one."""
     # An encoder of the user's own need not have a compiled form.
     fused = bank.encoder.compiled_form() if hasattr(bank.encoder, "compiled_form") else None
     if fused is None or not is_plain(bank):
-        return Staged(bank, home, shape)
+        return Staged(bank, place, shape)
     code, alpha = fused
-    if home.on_host:
+    if place.is_numpy:
         return Fused(bank, code, alpha, shape)
     sums = shape.pooling in (CellPooling.SUM, CellPooling.MEAN)
     if sums and code in (Code.BOTH_SIGNS, Code.POSITIVE):
-        return Rectified(bank, code, alpha, home, shape)
-    return Staged(bank, home, shape)
+        return Rectified(bank, code, alpha, place, shape)
+    return Staged(bank, place, shape)
 
 
 def is_plain(bank: Bank) -> bool:

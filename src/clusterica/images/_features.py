@@ -17,14 +17,15 @@ from sklearn.callback import CallbackSupportMixin
 from sklearn.utils.validation import check_is_fitted
 
 from clusterica.arrays import (
+    Array,
+    Interval,
+    Place,
+    StrOptions,
     as_generator,
-    as_rows,
     check_model_device,
+    fit_context,
     to_host,
-    worker_pool,
 )
-from clusterica.arrays._namespace import Array
-from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
 from clusterica.encoders import make_encoder
 from clusterica.images._bank import (
     OWN_CODES,
@@ -205,10 +206,7 @@ class ImageFeatures(
         rng = as_generator(self.random_state)
         n_regions = int(np.prod(self._region_grid()))
         progress = fit_progress(self, n_regions, X=X, y=y)
-        with worker_pool():
-            banks = [
-                self._learn(images, labels, i, rng, encoder, progress) for i in range(n_regions)
-            ]
+        banks = [self._learn(images, labels, i, rng, encoder, progress) for i in range(n_regions)]
         self.normalizer_ = _one_or_all([bank.normalizer for bank in banks])
         self.whitener_ = _one_or_all([bank.whitener for bank in banks])
         self.learner_ = _one_or_all([bank.learner for bank in banks])
@@ -241,7 +239,7 @@ class ImageFeatures(
         images = self._checked(X, reset=False)
         self._warn_of_range(images.largest_pixel())
         shape = self._shape()
-        coders = [make_coder(bank, images.home, shape) for bank in self._banks()]
+        coders = [make_coder(bank, images.place, shape) for bank in self._banks()]
         regions = make_regions(coders, self._region_grid(), self._grids(), shape)
         return encode_images(images, regions, shape, self.n_codes_, self._n_cells())
 
@@ -296,13 +294,14 @@ class ImageFeatures(
                 f"patches have shape {tuple(patches.shape)}; they must be rows of {d} numbers, as "
                 "sample_patches gives them"
             )
-        home = as_rows(patches, np.float32)
-        rows = home.place(np.asarray(to_host(patches), np.float32))
+        home = Place(patches)
+        place = Place.of_work(home)
+        rows = place.put(np.asarray(to_host(patches), np.float32))
         found = {"raw": rows}
-        for name, step in stages(bank, home):
+        for name, step in stages(bank, place):
             rows = found[name] = step(rows)
-        found["codes"] = encode_function(bank, home)(rows)
-        return {name: home.export(values) for name, values in found.items()}
+        found["codes"] = encode_function(bank, place)(rows)
+        return {name: home.put(values) for name, values in found.items()}
 
     @property
     def pixel_filters_(self) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from clusterica.arrays._namespace import Array
+from clusterica.arrays import Array
 from clusterica.ops.kernels import Kernel, Pull
 from clusterica.ops.linalg import unit_rows
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clusterica.arrays import namespace_of
-from clusterica.arrays._namespace import Array
+from clusterica.arrays import Array, namespace_of
 from clusterica.ops.kernels import Kernel, Pull
 from clusterica.ops.linalg import row_energies
 

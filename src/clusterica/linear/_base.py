@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from contextlib import nullcontext
 from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple, Self
@@ -17,19 +16,21 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import check_is_fitted
 
 from clusterica.arrays import (
+    Array,
+    Interval,
     Rows,
+    StrOptions,
     as_generator,
+    check_fitted_rows,
     check_labels,
-    check_model_device,
     check_rows,
     check_weights,
+    fit_context,
+    is_host_array,
     map_rows,
     namespace_of,
     to_host,
-    worker_pool,
 )
-from clusterica.arrays._namespace import Array, is_host_array
-from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
 from clusterica.linear._equations import SingularError
 from clusterica.linear._lbfgs import LAST_DIGITS, LBFGSSolver, PrincipalSolver
 from clusterica.linear._newton import NewtonSolver
@@ -120,18 +121,17 @@ class LinearClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
                 "scale sample_weight"
             )
         kind = _solver_kind(rows, search=given is None)
-        with worker_pool() if kind is NewtonSolver else nullcontext():
-            problem = self._problem(rows, codes, weights)
-            try:
-                solver: Solver = kind(problem)
-            except SingularError:
-                solver = LBFGSSolver(problem)
-            # At most 25 steps of the grid in 5 folds, and the last solve.
-            progress = fit_progress(self, 126, X=X, y=y)
-            chosen = self._choose(solver, problem, weights, total, progress)
-            task = Task(chosen.strength, weights / weights.sum(), self.tol, self.max_iter)
-            solution = solver.solve_all([task], [chosen.start], progress)[0]
-            self._set_fitted(problem, solver, solution, task)
+        problem = self._problem(rows, codes, weights)
+        try:
+            solver: Solver = kind(problem)
+        except SingularError:
+            solver = LBFGSSolver(problem)
+        # At most 25 steps of the grid in 5 folds, and the last solve.
+        progress = fit_progress(self, 126, X=X, y=y)
+        chosen = self._choose(solver, problem, weights, total, progress)
+        task = Task(chosen.strength, weights / weights.sum(), self.tol, self.max_iter)
+        solution = solver.solve_all([task], [chosen.start], progress)[0]
+        self._set_fitted(problem, solver, solution, task)
         self._set_strength(chosen.strength, chosen.search, total)
         progress.end()
         return self
@@ -298,9 +298,9 @@ class LinearClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         """Set the fitted attributes, and warn where the minimum was not reached."""
         rows = problem.rows
         A, c = original(problem.standard, *solver.classifiers(solution), rows.dtype)
-        self.coef_, self.intercept_ = rows.export(A), rows.export(c)
+        self.coef_, self.intercept_ = rows.home.put(A), rows.home.put(c)
         about = problem.standard.about
-        self._about = None if about is None else rows.export(about)
+        self._about = None if about is None else rows.home.put(about)
         self.objective_ = objectives(problem, task, A, c)
         # coef_ and intercept_ may have fewer digits than the solver had.
         lost = np.clip(self.objective_ - solution.objective, 0, None)
@@ -327,9 +327,7 @@ class LinearClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
 
     def _map(self, X: Any, op: Any) -> Array:
         """Return ``op(block, A, c, about)`` of all rows."""
-        check_is_fitted(self, "coef_")
-        rows = check_rows(self, X, reset=False)
-        check_model_device(self, rows, self.coef_)
+        rows = check_fitted_rows(self, X, "coef_")
         A, c = (np.asarray(to_host(v), dtype=np.float64) for v in (self.coef_, self.intercept_))
         about = None if self._about is None else np.asarray(to_host(self._about), rows.dtype)
         c = c if about is None else c + A @ about.astype(np.float64)
@@ -363,10 +361,10 @@ def _solver_kind(
     rows three times as fast as L-BFGS on the rows: a GPU finds eigenvectors fast, and is slow at short steps.
     """
     n, d = rows.n_rows, rows.n_features
-    on_device = not is_host_array(rows.place(np.zeros(1)))
+    on_device = not is_host_array(rows.place.put(np.zeros(1)))
     if search and on_device and _FEW_ROWS < n <= max(d, 6000):
-        return PrincipalSolver if PrincipalSolver.memory(n) <= rows.memory else LBFGSSolver
-    if n <= max(d, _FEW_ROWS) and NewtonSolver.memory(n) <= rows.memory:
+        return PrincipalSolver if PrincipalSolver.memory(n) <= rows.place.memory else LBFGSSolver
+    if n <= max(d, _FEW_ROWS) and NewtonSolver.memory(n) <= rows.place.memory:
         return NewtonSolver
     return LBFGSSolver
 

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from clusterica.arrays import map_rows, namespace_of, to_host
-from clusterica.arrays._namespace import Array
+from clusterica.arrays import Array, map_rows, namespace_of, to_host
 from clusterica.linear._problem import HostArray, Problem, standardised_rows, sums_of_rows
 
 
@@ -83,7 +82,7 @@ class FeatureEquations:
     def __init__(self, problem: Problem) -> None:
         rows = problem.rows
         Z = standardised_rows(rows, problem.standard, np.arange(rows.n_rows), np.dtype(np.float64))
-        self._Z, self._intercept, self._place = to_host(Z), problem.intercept, rows.place
+        self._Z, self._intercept, self._place = to_host(Z), problem.intercept, rows.place.put
         self._K = self._Z @ self._Z.T if rows.n_rows > rows.n_features else None
         self.n_passes = 1
         self.size = rows.n_features

@@ -8,13 +8,21 @@ A sample gives G up to a floor τ, under which its eigenvalues are noise.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from functools import cached_property, partial
 from typing import ClassVar
 
 import numpy as np
 
-from clusterica.arrays import Rows, map_reduce, map_rows, namespace_of, to_host, worker_pool
-from clusterica.arrays._namespace import Array
+from clusterica.arrays import (
+    Array,
+    Rows,
+    map_reduce,
+    map_rows,
+    namespace_of,
+    one_blas_thread,
+    to_host,
+)
 from clusterica.linear._equations import (
     SingularError,
     add_to_diagonal,
@@ -69,7 +77,7 @@ class LBFGSSolver(Solver):
         eps = float(np.finfo(rows.dtype).eps)
         task = task._replace(shares=task.shares.astype(rows.dtype))
         shape = (len(self._problem.targets), rows.n_features + 1)
-        params = rows.place(np.zeros(shape)) if start is None else start.state
+        params = rows.place.put(np.zeros(shape)) if start is None else start.state
         lbfgs = ManyLBFGS(
             evaluate=partial(self.evaluate, task=task),
             precondition=self._preconditioner(task.C),
@@ -77,12 +85,10 @@ class LBFGSSolver(Solver):
             floor=task.floor,
             noise=4 * eps,
         )
-        # One pool for the loop only: in it BLAS runs on one thread a block, and outside on all.
-        with worker_pool() as pool:
-            # Products of ten million numbers or less are so small that threads would mostly wait for each
-            # other.
-            if rows.on_host and rows.n_rows * rows.n_features <= 10**7:
-                pool.limit_blas()
+        # Products of ten million numbers or less are so small that threads of BLAS would mostly wait for
+        # each other.
+        few = rows.place.is_numpy and rows.n_rows * rows.n_features <= 10**7
+        with one_blas_thread() if few else nullcontext():
             return _minimum(lbfgs, params, task, progress, eps)
 
     def _preconditioner(self, C: float) -> Callable[[Array], Array]:
@@ -107,7 +113,7 @@ class LBFGSSolver(Solver):
             row_bytes=self._row_bytes,
         )
         self.n_passes += 1
-        loss, pull, lift = (rows.place(s) for s in sums)
+        loss, pull, lift = (rows.place.put(s) for s in sums)
         objective = xp.sum(W * W, axis=1) / 2 + task.C * loss
         # From sums over x - about to sums over z.
         pull = (pull - lift[:, None] * standard.offset) / standard.scale
@@ -155,8 +161,7 @@ class PrincipalSolver(Solver):
         # Below 1e-5 fewer than 6 digits of K are left to the other features.
         if shrink is not None and float(to_host(shrink).min()) < 1e-5:
             raise SingularError
-        with worker_pool():
-            K, self.n_passes = row_products(problem, problem.rows.place)
+        K, self.n_passes = row_products(problem, problem.rows.place.put)
         xp, n = namespace_of(K), problem.rows.n_rows
         eps = float(np.finfo(np.float64).eps)
         spectrum, U = xp.linalg.eigh(K)
@@ -166,7 +171,7 @@ class PrincipalSolver(Solver):
         self._spectrum = xp.clip(spectrum[first:], min=max(least, eps))
         self._P = U[:, first:] * self._spectrum**0.5
         signs = np.where(problem.codes == problem.targets[:, None], 1.0, -1.0)
-        self._signs = problem.rows.place(signs)
+        self._signs = problem.rows.place.put(signs)
 
     @staticmethod
     def memory(n_rows: int) -> int:
@@ -200,7 +205,11 @@ class PrincipalSolver(Solver):
     def _solve_together(
         self, tasks: list[Task], starts: list[Solution | None], progress: Progress | None
     ) -> list[Solution]:
-        xp, place, k = namespace_of(self._P), self._problem.rows.place, len(self._problem.targets)
+        xp, place, k = (
+            namespace_of(self._P),
+            self._problem.rows.place.put,
+            len(self._problem.targets),
+        )
         eps, task = float(np.finfo(np.float64).eps), tasks[0]
         C = place(np.repeat([float(task.C) for task in tasks], k)[:, None])
         # The shares of the rows are 1 / n on average, in a fold as well.
@@ -227,7 +236,7 @@ class PrincipalSolver(Solver):
         P, hinge = self._P, self._problem.hinge
         xp, k = namespace_of(P), len(self._problem.targets)
         weights = np.stack([task.C * task.shares for task in tasks])
-        weights = self._problem.rows.place(np.repeat(weights, k, axis=0))
+        weights = self._problem.rows.place.put(np.repeat(weights, k, axis=0))
         signs = xp.concat([self._signs] * len(tasks), axis=0)
         pull = -2 * weights * signs
         bend = 1.0 if self._problem.intercept else 0.0
@@ -289,7 +298,7 @@ class SampledGram:
         self, rows: Rows, standard: Standard, *, fewest: int = 4096, chunk: int = 1024
     ) -> None:
         self._rows, self._standard = rows, standard
-        d, budget = rows.n_features, rows.memory // rows.dtype.itemsize
+        d, budget = rows.n_features, rows.place.memory // rows.dtype.itemsize
         # A factor of m³ should cost about two passes over n x d; and more than 1.5 rows a feature hardly
         # save a pass.
         worth = (200 * rows.n_rows * d) ** (1 / 3)
@@ -348,7 +357,7 @@ class SampledGram:
         # Rows of one class may lie together: the two parts are drawn, not cut.
         rng = np.random.default_rng(1)
         drawn = self._standardised(np.sort(rng.permutation(self._indices)[: k + tested]))
-        order = self._rows.place(rng.permutation(k + tested))
+        order = self._rows.place.put(rng.permutation(k + tested))
         drawn = namespace_of(drawn).take(drawn, order, axis=0)
         Z, T = drawn[:k, :], drawn[k:, :]
         xp = namespace_of(Z)

@@ -13,12 +13,12 @@ References
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from clusterica.arrays import to_host, worker_pool
-from clusterica.arrays._namespace import Array
+from clusterica.arrays import Array, in_order, one_blas_thread, to_host
 from clusterica.linear._equations import FeatureEquations, RowEquations, SingularError
 from clusterica.linear._problem import HostArray, Problem, Solution, Solver, Task
 from clusterica.ops.margin import winners
@@ -58,7 +58,7 @@ class NewtonSolver(Solver):
         self._problem = problem
         rows = problem.rows
         few = rows.n_rows <= self.most_rows_on_host
-        place: Callable[[Any], Array] = to_host if few else rows.place
+        place: Callable[[Any], Array] = to_host if few else rows.place.put
         # With fewer features than rows K has no inverse.
         tall = rows.n_features < rows.n_rows
         self._equations = FeatureEquations(problem) if tall else RowEquations(problem, place)
@@ -79,9 +79,8 @@ class NewtonSolver(Solver):
         """Minimise, from an earlier solution if there is one."""
         known = start is not None and start.state.equations is self._equations
         begin = self._measured(start.state if known and start else self._zeros(), task)
-        with worker_pool() as pool:
-            if self._equations.on_host:
-                pool.limit_blas()  # factors are small, and there is one for every class to work on
+        # Factors are small, and there is one for every class to work on.
+        with one_blas_thread() if self._equations.on_host else nullcontext():
             result = iterate(
                 lambda old: self._step(old, task),
                 LoopState(0, begin),
@@ -96,7 +95,7 @@ class NewtonSolver(Solver):
     def classifiers(self, solution: Solution) -> tuple[Array, Array]:
         """Return weights of standardised features, (n_targets, n_features), and intercepts."""
         state = solution.state
-        return state.equations.weights(state.a), self._problem.rows.place(state.b)
+        return state.equations.weights(state.a), self._problem.rows.place.put(state.b)
 
     def predicted(self, solution: Solution) -> Array:
         """Return the code of the predicted class of every row, on the host."""
@@ -129,7 +128,7 @@ class NewtonSolver(Solver):
         rows = self._problem.rows
         # Z, a centred part of it, and singular vectors
         needed = 3 * 8 * rows.n_rows * rows.n_features
-        if needed > rows.memory:
+        if needed > rows.place.memory:
             raise ValueError(
                 "the Gram matrix of the rows is singular to working precision at C times the sum of all "
                 f"weights = {task.C:.3g} (RidgeClassifier: that sum / (2 alpha)): rows are linearly "
@@ -147,9 +146,7 @@ class NewtonSolver(Solver):
             # Threads pay off from about 3 million multiplications a factor: n³ / 3.
             work = sum(len(indices) ** 3 for _, indices in batch)
             if len(batch) > 1 and work >= 10**7 and self._equations.on_host:
-                with worker_pool() as pool:
-                    futures = [pool.submit(self._solved, *group, b, task) for group in batch]
-                    results = [future.result() for future in futures]
+                results = list(in_order(self._solved, ((*group, b, task) for group in batch)))
             else:
                 results = [self._solved(*group, b, task) for group in batch]
             for (columns, _), solved in zip(batch, results, strict=True):

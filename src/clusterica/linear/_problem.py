@@ -15,8 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from clusterica.arrays import Rows, map_reduce, namespace_of, to_host
-from clusterica.arrays._namespace import Array, is_host_array
+from clusterica.arrays import Array, Rows, is_host_array, map_reduce, namespace_of, to_host
 from clusterica.ops.margin import feature_sums, squared_losses, weighted_rows
 from clusterica.optim import Progress
 
@@ -151,7 +150,7 @@ def learn_standard(rows: Rows, weights: HostArray, *, centre: bool, scale: bool)
         large = sizes > 1e3 * usual
         if large.any():
             shrink = np.where(large, usual / np.where(large, sizes, 1.0), 1.0)
-    place = rows.place
+    place = rows.place.put
     about, shrink = (None if values is None else place(values) for values in (about, shrink))
     return Standard(place(mean), place(scales), about, place(offset), shrink)
 
@@ -208,14 +207,14 @@ def standardised_rows(
     rows: Rows, standard: Standard, indices: HostArray, dtype: np.dtype[Any]
 ) -> Array:
     """Return the rows at sorted indices, standardised, where the rows are."""
-    if rows.on_host or is_host_array(rows.reference):
-        X = rows.place(rows.take(indices))
+    if rows.place.is_numpy or is_host_array(rows.home.like):
+        X = rows.place.put(rows.take(indices))
     else:  # on a device, without a detour through the host
         parts = []
         for start, stop, load in rows.blocks(rows.n_rows):
             low, high = np.searchsorted(indices, (start, stop))
             block = load()
-            picked = rows.place(indices[low:high] - start)
+            picked = rows.place.put(indices[low:high] - start)
             parts.append(namespace_of(block).take(block, picked, axis=0))
         X = namespace_of(parts[0]).concat(parts, axis=0)
     xp = namespace_of(X)
@@ -235,7 +234,7 @@ def sums_of_rows(problem: Problem, a: HostArray) -> Array:
     a = np.ascontiguousarray(a, dtype=np.float64)
     row_bytes = 2 * 8 * rows.n_features
     (sums,) = map_reduce(weighted_rows, rows, standard.mean, aligned=(a,), row_bytes=row_bytes)
-    return rows.place(sums) / standard.scale
+    return rows.place.put(sums) / standard.scale
 
 
 def objectives(problem: Problem, task: Task, A: HostArray, c: HostArray) -> Array:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from clusterica.arrays._sklearn import Interval, StrOptions
+from clusterica.arrays import Interval, StrOptions
 from clusterica.linear._base import LinearClassifier
 from clusterica.linear._search import Search
 

@@ -12,8 +12,7 @@ import array_api_extra as xpx
 import numpy as np
 import scipy.sparse as sp
 
-from clusterica.arrays import namespace_of
-from clusterica.arrays._namespace import Array, is_host_array
+from clusterica.arrays import Array, is_host_array, namespace_of
 from clusterica.ops.cpu import assign as cpu
 from clusterica.ops.linalg import inverse_lengths, row_energies
 from clusterica.ops.rules import Assignment, LloydSums, Rule

@@ -11,8 +11,7 @@ from typing import NamedTuple
 import array_api_extra as xpx
 import numpy as np
 
-from clusterica.arrays import namespace_of
-from clusterica.arrays._namespace import Array, is_host_array
+from clusterica.arrays import Array, is_host_array, namespace_of
 from clusterica.ops.assign import assign
 from clusterica.ops.cpu import code as cpu
 from clusterica.ops.cpu import lasso as cpu_lasso

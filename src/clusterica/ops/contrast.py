@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from clusterica.arrays._namespace import Array
+from clusterica.arrays import Array
 
 
 class Derivatives(NamedTuple):

@@ -12,9 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from clusterica.arrays import namespace_of, to_host, worker_pool
-from clusterica.arrays._config import active_config
-from clusterica.arrays._namespace import Array, is_cpu_tensor, is_host_array, to_like
+from clusterica.arrays import (
+    Array,
+    active_config,
+    in_order,
+    is_cpu_tensor,
+    is_host_array,
+    namespace_of,
+    to_host,
+    to_like,
+)
 from clusterica.ops.code import LassoCodes, duality_gaps
 from clusterica.ops.cpu import lasso as cpu_lasso
 
@@ -111,8 +118,7 @@ def _by_descent(
         return LassoCodes(*solve(slice(None)))
     size = -(-len(B_host) // active_config().n_threads)
     parts = [slice(start, start + size) for start in range(0, len(B_host), size)]
-    with worker_pool() as pool:
-        found = [done.result() for done in [pool.submit(solve, part) for part in parts]]
+    found = list(in_order(solve, ((part,) for part in parts)))
     return LassoCodes(*(to_like(np.concatenate(a), B) for a in zip(*found, strict=True)))
 
 

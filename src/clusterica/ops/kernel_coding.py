@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clusterica.arrays import namespace_of
-from clusterica.arrays._namespace import Array
+from clusterica.arrays import Array, namespace_of
 from clusterica.ops.code import LassoCodes
 from clusterica.ops.gram_lasso import lasso_of_gram
 from clusterica.ops.kernels import DEAD, Kernel, Pull, scale_rows

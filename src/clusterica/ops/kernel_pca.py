@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clusterica.arrays import namespace_of
-from clusterica.arrays._namespace import Array
+from clusterica.arrays import Array, namespace_of
 from clusterica.ops.kernels import Kernel, scale_rows
 from clusterica.ops.linalg import project
 

@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clusterica.arrays import namespace_of, to_host
-from clusterica.arrays._namespace import Array, is_host_array
+from clusterica.arrays import Array, is_host_array, namespace_of, to_host
 from clusterica.ops.discrimination import Discrimination
 from clusterica.ops.kernels import Kernel, Pull, gram, scale_rows
 from clusterica.ops.penalty import Elementwise, PenaltyFunction

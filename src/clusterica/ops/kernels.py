@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from clusterica.arrays import namespace_of
-from clusterica.arrays._namespace import Array
+from clusterica.arrays import Array, namespace_of
 from clusterica.ops.linalg import unit_rows
 
 

@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clusterica.arrays import namespace_of
-from clusterica.arrays._namespace import Array
+from clusterica.arrays import Array, namespace_of
 from clusterica.ops.cpu import margin as cpu
 
 # The compiled version of margin_sums is faster than BLAS up to about 20 classifiers, and from about 2**18

@@ -10,8 +10,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from clusterica.arrays import namespace_of
-from clusterica.arrays._namespace import Array, is_host_array, to_like
+from clusterica.arrays import Array, is_host_array, namespace_of, to_like
 from clusterica.ops.contrast import Contrast, first_two
 from clusterica.ops.cpu.pools import torus_penalty
 

@@ -11,8 +11,7 @@ from enum import IntEnum
 from itertools import pairwise
 from typing import NamedTuple
 
-from clusterica.arrays import namespace_of
-from clusterica.arrays._namespace import Array
+from clusterica.arrays import Array, namespace_of
 
 Grid = tuple[int, int]
 

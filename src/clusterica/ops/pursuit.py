@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clusterica.arrays import namespace_of
-from clusterica.arrays._namespace import Array
+from clusterica.arrays import Array, namespace_of
 from clusterica.ops.contrast import Contrast, Derivatives
 from clusterica.ops.tiles import sum_tiles
 

@@ -28,8 +28,7 @@ from typing import ClassVar, NamedTuple
 
 import numba
 
-from clusterica.arrays import namespace_of
-from clusterica.arrays._namespace import Array
+from clusterica.arrays import Array, namespace_of
 from clusterica.ops.linalg import polar_factor, row_energies, row_lengths, unit_rows
 
 

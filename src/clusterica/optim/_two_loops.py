@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from clusterica.arrays._namespace import Array
+from clusterica.arrays import Array
 
 
 def two_loops(

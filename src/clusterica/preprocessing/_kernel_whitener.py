@@ -9,21 +9,22 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted
 
 from clusterica.arrays import (
+    Array,
+    FloatOutputMixin,
+    Interval,
     Rows,
+    StrOptions,
     as_generator,
-    check_model_device,
+    check_fitted_rows,
     check_rows,
+    fit_context,
     get_config,
     map_reduce,
     map_rows,
     to_host,
-    worker_pool,
 )
-from clusterica.arrays._namespace import Array
-from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
 from clusterica.kernels import KERNEL_NAMES, Kernel, make_kernel
 from clusterica.ops.kernel_pca import (
     Landmarks,
@@ -36,7 +37,9 @@ from clusterica.ops.kernels import scale_rows
 from clusterica.ops.whiten import spectrum, whiten_by_spectrum
 
 
-class KernelWhitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class KernelWhitener(
+    FloatOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+):
     r"""Whiten rows in the space that a kernel maps them to, by kernel PCA over landmarks.
 
     A kernel is a product :math:`k(x, y) = \phi(x)^\top \phi(y)` in a space of many dimensions. Some rows,
@@ -156,12 +159,11 @@ class KernelWhitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         rows = check_rows(self, X, reset=True, min_rows=2)
         n = self._count_landmarks(rows)
         rng = as_generator(self.random_state)
-        with worker_pool():
-            drawn = rows.take(np.sort(rng.choice(rows.n_rows, size=n, replace=False)))
-            # In float64, so that the square root of the inverse keeps what it can.
-            L = scale_rows(drawn, normalize=self.normalize).astype(np.float64)
-            self.kernel_ = make_kernel(self.kernel, gamma=self.gamma, rows=L, rng=rng)
-            self._learn(rows, L, landmark_root(self.kernel_, L, rows.dtype))
+        drawn = rows.take(np.sort(rng.choice(rows.n_rows, size=n, replace=False)))
+        # In float64, so that the square root of the inverse keeps what it can.
+        L = scale_rows(drawn, normalize=self.normalize).astype(np.float64)
+        self.kernel_ = make_kernel(self.kernel, gamma=self.gamma, rows=L, rng=rng)
+        self._learn(rows, L, landmark_root(self.kernel_, L, rows.dtype))
         return self
 
     def transform(self, X: Any) -> Array:
@@ -177,9 +179,7 @@ class KernelWhitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         Z : array of shape (n_samples, n_components_)
             In the library and on the device of X.
         """
-        check_is_fitted(self, "whitening_")
-        rows = check_rows(self, X, reset=False)
-        check_model_device(self, rows, self.whitening_)
+        rows = check_fitted_rows(self, X, "whitening_")
         return self._whiten(rows)
 
     def _whiten(self, rows: Rows) -> Array:
@@ -227,7 +227,7 @@ class KernelWhitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         row_bytes = _row_bytes(rows, len(L), 3 * len(L))
         total = map_reduce(self._bound(feature_moments), rows, *params, row_bytes=row_bytes)
         shift = to_host(total.first) / rows.n_rows
-        centre = rows.place(landmarks.root @ shift)
+        centre = rows.place.put(landmarks.root @ shift)
         covariance = total.second / rows.n_rows - centre[:, None] * centre[None, :]
         s = spectrum((covariance + covariance.T) / 2, noise=4 * landmarks.noise)
         n = self.n_components or max(1, s.rank)
@@ -251,11 +251,6 @@ class KernelWhitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def _bound(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         return partial(fn, kernel=self.kernel_, normalize=self.normalize)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
 
 
 def _row_bytes(rows: Rows, n_landmarks: int, n_out: int) -> int:

@@ -12,20 +12,20 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.callback import CallbackSupportMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted
 
 from clusterica.arrays import (
+    Array,
+    FloatOutputMixin,
+    Interval,
     Rows,
+    StrOptions,
     as_generator,
-    check_model_device,
+    check_fitted_rows,
     check_rows,
     map_reduce,
     map_rows,
     to_host,
-    worker_pool,
 )
-from clusterica.arrays._namespace import Array
-from clusterica.arrays._sklearn import Interval, StrOptions
 from clusterica.cluster import KMeans
 from clusterica.contrasts import PENALTIES, make_penalty
 from clusterica.kernels import KERNEL_NAMES, Gaussian, Kernel, make_kernel
@@ -38,6 +38,7 @@ from clusterica.rica._labels import Labels
 
 class BaseKernelRICA(
     CallbackSupportMixin,
+    FloatOutputMixin,
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
     BaseEstimator,
@@ -81,24 +82,21 @@ class BaseKernelRICA(
         K, labels = self._check_size(rows, y)
         penalty = make_penalty(self.penalty, self.pooling, n_codes=K)
         rng = as_generator(self.random_state)
-        with worker_pool() as pool:
-            # The small products of k-means++ in the start are slower on several BLAS threads.
-            pool.limit_blas()
-            n_parts = 1 if labels is None else len(labels.classes)
-            progress = fit_progress(self, n_parts + 1, X=X, y=y)
-            chosen, parts = _sample(rows, K, labels, rng)
-            sample = scale_rows(rows.take(chosen), normalize=self.normalize)
-            self.kernel_ = make_kernel(self.kernel, gamma=self.gamma, rows=sample, rng=rng)
-            self.gamma_ = self.kernel_.gamma if isinstance(self.kernel_, Gaussian) else None
-            model = Model(self.kernel_, penalty, float(self.sparsity), normalize=self.normalize)
-            if labels is not None:
-                model = self._supervised(model, labels)
-            start = np.concatenate(
-                [_centres(rows, sample[p], K // n_parts, rng, progress) for p in parts]
-            )
-            problem = KernelProblem(rows, model, None if labels is None else labels.places)
-            found = self._descend(problem, start, _reach(self.kernel_, sample), progress)
-            self._keep(rows, found, start, sample)
+        n_parts = 1 if labels is None else len(labels.classes)
+        progress = fit_progress(self, n_parts + 1, X=X, y=y)
+        chosen, parts = _sample(rows, K, labels, rng)
+        sample = scale_rows(rows.take(chosen), normalize=self.normalize)
+        self.kernel_ = make_kernel(self.kernel, gamma=self.gamma, rows=sample, rng=rng)
+        self.gamma_ = self.kernel_.gamma if isinstance(self.kernel_, Gaussian) else None
+        model = Model(self.kernel_, penalty, float(self.sparsity), normalize=self.normalize)
+        if labels is not None:
+            model = self._supervised(model, labels)
+        start = np.concatenate(
+            [_centres(rows, sample[p], K // n_parts, rng, progress) for p in parts]
+        )
+        problem = KernelProblem(rows, model, None if labels is None else labels.places)
+        found = self._descend(problem, start, _reach(self.kernel_, sample), progress)
+        self._keep(rows, found, start, sample)
         progress.end()
 
     def transform(self, X: Any) -> Array:
@@ -114,9 +112,7 @@ class BaseKernelRICA(
         S : array of shape (n_samples, n_components)
             In the library and on the device of X.
         """
-        check_is_fitted(self, "components_")
-        rows = check_rows(self, X, reset=False)
-        check_model_device(self, rows, self.components_)
+        rows = check_fitted_rows(self, X, "components_")
         W = np.asarray(to_host(self.components_), dtype=rows.dtype)
         fn = partial(codes, kernel=self.kernel_, normalize=self.normalize)
         row_bytes = (rows.n_features + 4 * len(W)) * rows.dtype.itemsize
@@ -158,7 +154,7 @@ class BaseKernelRICA(
                 stacklevel=5,
             )
         W = found.result.params.astype(rows.dtype)
-        self.components_, self._n_features_out = rows.export(W), len(W)
+        self.components_, self._n_features_out = rows.home.put(W), len(W)
         self.n_uphill_ = found.n_uphill
         some = sample[:: max(1, len(sample) // 1000)]
         self.median_similarity_ = float(np.median(self.kernel_(some, W)))
@@ -196,11 +192,6 @@ class BaseKernelRICA(
             "smaller max_iter"
         )
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
-
 
 def _sample(
     rows: Rows, K: int, labels: Labels | None, rng: np.random.Generator
@@ -227,7 +218,7 @@ def _centres(
     with warnings.catch_warnings(), progress.lend_to(kmeans, "start"):
         # A start need not have converged, and equal rows share a centre.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        kmeans.fit(rows.export(sample))
+        kmeans.fit(rows.home.put(sample))
     return to_host(kmeans.cluster_centers_).astype(np.float64)
 
 

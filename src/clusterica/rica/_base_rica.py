@@ -12,19 +12,18 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.callback import CallbackSupportMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted
 
 from clusterica.arrays import (
+    Array,
+    FloatOutputMixin,
+    Interval,
     Rows,
+    StrOptions,
     as_generator,
-    check_model_device,
-    check_output_rows,
+    check_fitted_rows,
     check_rows,
     to_host,
-    worker_pool,
 )
-from clusterica.arrays._namespace import Array
-from clusterica.arrays._sklearn import Interval, StrOptions
 from clusterica.cluster import GainShapeKMeans
 from clusterica.contrasts import PENALTIES
 from clusterica.ops.linalg import combine, project, unit_rows
@@ -51,6 +50,7 @@ class BatchState(NamedTuple):
 
 class BaseRICA(
     CallbackSupportMixin,
+    FloatOutputMixin,
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
     BaseEstimator,
@@ -93,24 +93,23 @@ class BaseRICA(
         rows = check_rows(self, X, reset=True, min_rows=2)
         K, labels = self._check_size(rows, y)
         penalty = self._penalty(K)
-        with worker_pool():
-            total = host_moments(rows)
-            W = self._start(rows, K, total.first, labels)
-            progress = fit_progress(self, self.max_iter, X=X, y=y)
-            null = null_directions(total, rows.dtype)
-            problem = self._problem(rows, total, penalty, null)
-            self._check_start(problem, W)
-            if labels is not None:
-                supervision = self._supervision(rows, labels, problem.mean)
-                problem = replace(problem, supervision=supervision)
-            found = minimize(
-                problem,
-                W,
-                max_iter=self.max_iter,
-                tol=self.tol,
-                progress=progress,
-                fitted=lambda W: self._learned(rows, W, total.first),
-            )
+        total = host_moments(rows)
+        W = self._start(rows, K, total.first, labels)
+        progress = fit_progress(self, self.max_iter, X=X, y=y)
+        null = null_directions(total, rows.dtype)
+        problem = self._problem(rows, total, penalty, null)
+        self._check_start(problem, W)
+        if labels is not None:
+            supervision = self._supervision(rows, labels, problem.mean)
+            problem = replace(problem, supervision=supervision)
+        found = minimize(
+            problem,
+            W,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            progress=progress,
+            fitted=lambda W: self._learned(rows, W, total.first),
+        )
         progress.end()
         self.__dict__.update(self._learned(rows, found.result.params, total.first))
         self.n_iter_ = found.result.n_iter
@@ -138,9 +137,7 @@ class BaseRICA(
         S : array of shape (n_samples, n_components)
             In the library and on the device of X.
         """
-        check_is_fitted(self, "components_")
-        rows = check_rows(self, X, reset=False)
-        check_model_device(self, rows, self.components_)
+        rows = check_fitted_rows(self, X, "components_")
         return apply_map(project, rows, self.components_, self.mean_)
 
     def inverse_transform(self, S: Any) -> Array:
@@ -158,9 +155,7 @@ class BaseRICA(
         -------
         X : array of shape (n_samples, n_features)
         """
-        check_is_fitted(self, "components_")
-        rows = check_output_rows(self, S, self.components_.shape[0])
-        check_model_device(self, rows, self.components_)
+        rows = check_fitted_rows(self, S, "components_", is_output=True)
         W = to_host(self.components_)
         # Directions that are there by rounding only lead nowhere.
         back = np.linalg.pinv(W.astype(np.float64), rcond=max(W.shape) * np.finfo(W.dtype).eps)
@@ -172,12 +167,12 @@ class BaseRICA(
         tight = self.unit_norm == "tight"
         return Reconstruction(
             rows,
-            rows.place(total.first),
-            rows.place(total.second / total.n),
+            rows.place.put(total.first),
+            rows.place.put(total.second / total.n),
             penalty,
             float(self.sparsity),
             unit_norm=bool(self.unit_norm),
-            null=rows.place(null if tight else null[:0]),
+            null=rows.place.put(null if tight else null[:0]),
             tight=tight,
         )
 
@@ -204,7 +199,7 @@ class BaseRICA(
 
     def _check_start(self, problem: Reconstruction, W: np.ndarray) -> None:
         """Raise an error where a given start is outside of where the data varies."""
-        outside = np.flatnonzero(to_host(problem.outside(problem.rows.place(W))))
+        outside = np.flatnonzero(to_host(problem.outside(problem.rows.place.put(W))))
         if outside.size and not isinstance(self.init, str):
             raise ValueError(
                 f"row {outside[0]} of init, and {outside.size - 1} others, lie where the data does not vary, "
@@ -218,11 +213,6 @@ class BaseRICA(
             "mean_": rows.learned(mean),
             "_n_features_out": W.shape[0],
         }
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
 
 
 def host_moments(rows: Rows) -> Moments:
@@ -267,6 +257,6 @@ def cluster_directions(
         seed = int(rng.integers(2**31))
         model = GainShapeKMeans(k, max_iter=10, tol=0.0, compute_labels=False, random_state=seed)
         # Where the rows are worked on, so that a GPU clusters them too.
-        W = to_host(model.fit(rows.place(sample)).cluster_centers_).astype(np.float64)
+        W = to_host(model.fit(rows.place.put(sample)).cluster_centers_).astype(np.float64)
         directions.append(unit_rows(W, unit_rows(rng.normal(size=W.shape))))
     return np.concatenate(directions)

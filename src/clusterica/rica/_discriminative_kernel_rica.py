@@ -5,8 +5,7 @@ from __future__ import annotations
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
-from clusterica.arrays import Rows
-from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
+from clusterica.arrays import Interval, Rows, StrOptions, fit_context
 from clusterica.kernels import Kernel
 from clusterica.ops.kernel_rica import Model
 from clusterica.rica._base_kernel_rica import BaseKernelRICA

@@ -6,9 +6,7 @@ from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
-from clusterica.arrays import Rows, map_reduce
-from clusterica.arrays._namespace import Array
-from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
+from clusterica.arrays import Array, Interval, Rows, StrOptions, fit_context, map_reduce
 from clusterica.contrasts import make_penalty
 from clusterica.ops.penalty import PenaltyFunction
 from clusterica.ops.rica import ClassMoments, class_moments

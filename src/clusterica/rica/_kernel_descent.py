@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from clusterica.arrays import Rows, map_reduce, namespace_of, to_host
-from clusterica.arrays._namespace import Array, to_like
+from clusterica.arrays import Array, Rows, map_reduce, namespace_of, to_host, to_like
 from clusterica.ops.kernel_rica import Model, bend_of, kernel_sums, landscape
 from clusterica.ops.kernels import gram
 from clusterica.ops.linalg import row_lengths
@@ -119,7 +118,7 @@ def descend(
         # The fixed point is left when a step gains less than a ten-thousandth of the objective.
         "auto": [(by_fixed_point, max(tol, 1e-4)), (by_memory, tol)],
     }[optimizer]
-    start = by_memory.start(problem.rows.place(W))
+    start = by_memory.start(problem.rows.place.put(W))
     seen: list[KernelTerms] = [start.evaluation.extra]
     result = LoopResult(start, (start.evaluation.objective,), 0, False, False)
     for solver, stop_at in phases:

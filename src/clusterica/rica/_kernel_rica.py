@@ -5,8 +5,7 @@ from __future__ import annotations
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
-from clusterica.arrays import Rows
-from clusterica.arrays._sklearn import Interval, fit_context
+from clusterica.arrays import Interval, Rows, fit_context
 from clusterica.kernels import Kernel
 from clusterica.rica._base_kernel_rica import BaseKernelRICA
 

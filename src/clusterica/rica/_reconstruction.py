@@ -18,8 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from clusterica.arrays import Rows, map_reduce, namespace_of, to_host
-from clusterica.arrays._namespace import Array
+from clusterica.arrays import Array, Rows, map_reduce, namespace_of, to_host
 from clusterica.ops.discrimination import Discrimination
 from clusterica.ops.linalg import row_energies, unit_rows
 from clusterica.ops.penalty import PenaltyFunction
@@ -98,7 +97,7 @@ class Reconstruction:
 
     def start(self, W: np.ndarray) -> Array:
         """Return the basis to begin with, for one that was drawn or given."""
-        W = self.rows.place(W)
+        W = self.rows.place.put(W)
         if not self.unit_norm:
             return W
         return unit_rows(namespace_of(W).where(self.outside(W)[:, None], W, self._within(W)))

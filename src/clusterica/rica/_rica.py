@@ -7,8 +7,14 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from clusterica.arrays import Rows, check_model_device, check_rows, to_host, worker_pool
-from clusterica.arrays._sklearn import Interval, fit_context
+from clusterica.arrays import (
+    Interval,
+    Rows,
+    check_model_device,
+    check_rows,
+    fit_context,
+    to_host,
+)
 from clusterica.contrasts import make_penalty
 from clusterica.ops.moments import Moments, merge
 from clusterica.ops.penalty import PenaltyFunction
@@ -193,22 +199,21 @@ class RICA(BaseRICA):
         first = not hasattr(self, "_seen")
         rows = check_rows(self, X, reset=first, min_rows=2)
         if not first:
-            check_model_device(self, rows, self.components_)
+            check_model_device(self, rows.home, self.components_)
         K = self._check_size(rows, y)[0] if first else self.components_.shape[0]
         penalty = self._penalty(K)
-        with worker_pool():
-            batch = host_moments(rows)
-            W = self._start(rows, K, batch.first) if first else to_host(self.components_)
-            W = W.astype(np.float64)
-            averages = getattr(self, "_averages", None) or no_averages(W)
-            seen = self._joined(batch, rows.dtype)
-            # Of all rows seen: their covariance is known better than that of the batch.
-            problem = self._problem(rows, seen.moments, penalty, seen.null)
-            position = problem.start(W)
-            here = problem.evaluate(position)
+        batch = host_moments(rows)
+        W = self._start(rows, K, batch.first) if first else to_host(self.components_)
+        W = W.astype(np.float64)
+        averages = getattr(self, "_averages", None) or no_averages(W)
+        seen = self._joined(batch, rows.dtype)
+        # Of all rows seen: their covariance is known better than that of the batch.
+        problem = self._problem(rows, seen.moments, penalty, seen.null)
+        position = problem.start(W)
+        here = problem.evaluate(position)
         averages, step = adam(averages, to_host(here.gradient))
         length = _STEP / np.sqrt(rows.n_features * (1 + seen.n_steps / _STEPS_TO_SLOW))
-        position = problem.retract(position, rows.place(length * step))
+        position = problem.retract(position, rows.place.put(length * step))
         self.__dict__.update(self._learned(rows, position, seen.moments.first))
         self._averages, self._seen = averages, seen
         self.n_iter_ = getattr(self, "n_iter_", 0) + 1

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from clusterica.arrays._namespace import Array
+from clusterica.arrays import Array
 from clusterica.ops.rules import Flags, gain_and_share
 
 compiled = numba.njit(nogil=True, cache=True, error_model="numpy")

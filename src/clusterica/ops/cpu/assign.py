@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from clusterica.arrays._namespace import Array
+from clusterica.arrays import Array
 from clusterica.ops.cpu.adding import (
     StepArrays,
     add_rows,
