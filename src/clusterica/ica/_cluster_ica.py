@@ -339,8 +339,7 @@ class ClusterICA(
         """Return the energy of the white rows along the centroids, each along that it is largest along."""
         T, _ = self._white_space()
         F, mean = (unit_rows(centroids) @ T).astype(rows.dtype), to_host(self.whitener_.mean_)
-        row_bytes = (rows.n_features + 4 * len(F)) * rows.dtype.itemsize
-        (energies,) = map_reduce(winning_energies, rows, F, mean, row_bytes=row_bytes)
+        (energies,) = map_reduce(winning_energies, rows, F, mean)
         return to_host(energies)
 
     def _count_cluster_rows(self, rows: Rows, n_lines: int, *, is_start: bool) -> int:
@@ -376,8 +375,7 @@ class ClusterICA(
         """Scale the sources to unit variance, and set signs and order by the convention."""
         mean = to_host(self.whitener_.mean_)
         B = found.filters.astype(rows.dtype)
-        row_bytes = (rows.n_features + 3 * len(B)) * rows.dtype.itemsize
-        total = map_reduce(response_moments, rows, B, mean, row_bytes=row_bytes)
+        total = map_reduce(response_moments, rows, B, mean)
         second, fourth = (to_host(m) / rows.n_rows for m in total)
         kurtosis = fourth / np.maximum(second**2, np.finfo(float).tiny) - 3
         largest = np.abs(found.columns).argmax(axis=0)

@@ -238,8 +238,7 @@ class KernelICA(
     def _learned(self, rows: Rows, Z: Rows, C: np.ndarray) -> dict[str, Any]:
         """Return the attributes for directions C of the white rows Z, signed and sorted by the convention."""
         about = np.zeros(len(C), rows.dtype)
-        row_bytes = 4 * len(C) * rows.dtype.itemsize
-        total = map_reduce(response_moments, Z, C.astype(rows.dtype), about, row_bytes=row_bytes)
+        total = map_reduce(response_moments, Z, C.astype(rows.dtype), about)
         second, fourth = (to_host(m) / rows.n_rows for m in total)
         kurtosis = fourth / second**2 - 3
         order = np.argsort(-kurtosis, kind="stable")

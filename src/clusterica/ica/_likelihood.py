@@ -192,8 +192,7 @@ class _LikelihoodOfLaws:
 def means_of(fn: Any, rows: Rows, B: np.ndarray, mean: np.ndarray) -> tuple[np.ndarray, ...]:
     """Return the means over rows of what an op sums, of the sources ``B (x - mean)``."""
     B, mean = (np.asarray(a, dtype=rows.dtype) for a in (B, mean))
-    row_bytes = (rows.n_features + 7 * len(B)) * rows.dtype.itemsize
-    total = map_reduce(fn, rows, B, mean, row_bytes=row_bytes)
+    total = map_reduce(fn, rows, B, mean)
     return tuple(to_host(value) / rows.n_rows for value in total)
 
 

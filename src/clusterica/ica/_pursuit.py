@@ -299,11 +299,8 @@ class KurtosisPursuit(
         """Set the fitted attributes."""
         for name, value in _learned(white, [f.direction for f in found]).items():
             setattr(self, name, value)
-        rows, k = white.rows, len(found)
-        row_bytes = (rows.n_features + 3 * k) * rows.dtype.itemsize
-        total = map_reduce(
-            response_moments, rows, self.components_, self.mean_, row_bytes=row_bytes
-        )
+        rows = white.rows
+        total = map_reduce(response_moments, rows, self.components_, self.mean_)
         second, fourth = (to_host(m) / rows.n_rows for m in total)
         self.kurtosis_ = rows.learned(fourth / second**2 - 3)
         self.objective_ = contrast.reported(np.array([f.excess for f in found]))
@@ -360,6 +357,5 @@ def _feature_kurtosis(rows: Rows, whitener: Whitener) -> np.ndarray:
     """Return the excess kurtosis of every feature, -3 for a constant one."""
     variances = np.diag(to_host(whitener.covariance_))
     scale = np.sqrt(np.where(variances > 0, variances, np.inf)).astype(rows.dtype)
-    row_bytes = 2 * rows.n_features * rows.dtype.itemsize
-    (fourths,) = map_reduce(column_fourths, rows, whitener.mean_, scale, row_bytes=row_bytes)
+    (fourths,) = map_reduce(column_fourths, rows, whitener.mean_, scale)
     return to_host(fourths) / rows.n_rows - 3

@@ -55,9 +55,7 @@ class PursuitSpace:
         """Return E G(p), E G'(p) (x - mean), E G''(p) of the projections on directions B: one walk."""
         rows = self.rows
         F, mean = (np.asarray(a, dtype=rows.dtype) for a in (B @ self.T, self.mean))
-        row_bytes = (2 * rows.n_features + 6 * len(F)) * rows.dtype.itemsize
-        fn = partial(pursuit_sums, contrast=contrast)
-        total = map_reduce(fn, rows, F, mean, row_bytes=row_bytes)
+        total = map_reduce(partial(pursuit_sums, contrast=contrast), rows, F, mean)
         return PursuitSums(*(to_host(value) / rows.n_rows for value in total))
 
 

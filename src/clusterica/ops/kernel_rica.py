@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clusterica.arrays import Array, is_host_array, namespace_of, to_host
+from clusterica.arrays import Array, is_host_array, namespace_of, to_host, working_memory
 from clusterica.ops.discrimination import Discrimination
 from clusterica.ops.kernels import Kernel, Pull, gram, scale_rows
 from clusterica.ops.penalty import Elementwise, PenaltyFunction
@@ -61,6 +61,7 @@ class Landscape(NamedTuple):
         return self.reconstruction + self.penalty + self.discrimination
 
 
+@working_memory(lambda row, W, bend: (2 * row.n_features + 8 * W.shape[0]) * row.itemsize)
 def kernel_sums(
     X: Array, W: Array, bend: Array, labels: Array | None = None, *, model: Model
 ) -> KernelSums:
@@ -150,11 +151,13 @@ def landscape(total: KernelSums, W: Array, G: Array, *, n_rows: int, model: Mode
     )
 
 
+@working_memory(lambda row, W: (row.n_features + 4 * W.shape[0]) * row.itemsize)
 def codes(X: Array, W: Array, *, kernel: Kernel, normalize: bool) -> Array:
     """Return k(w_p, x_i) of a block, shape (n_rows, n_basis)."""
     return kernel(scale_rows(X, normalize=normalize), W)
 
 
+@working_memory(lambda row, W: (row.n_features + 6 * W.shape[0]) * row.itemsize)
 def reached(X: Array, W: Array, *, kernel: Kernel, normalize: bool, least: float) -> tuple[Array]:
     """Return for every basis vector how many rows of a block have ``k(w, x) >= least``, shape (n_basis,)."""
     S = codes(X, W, kernel=kernel, normalize=normalize)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import NamedTuple
 
-from clusterica.arrays import Array, namespace_of
+from clusterica.arrays import Array, namespace_of, working_memory
 from clusterica.ops.contrast import Contrast, Derivatives
 from clusterica.ops.linalg import project
 from clusterica.ops.tiles import sum_tiles
@@ -30,6 +30,7 @@ class LikelihoodSums(NamedTuple):
     """Sum of y_i², shape (n_components,)."""
 
 
+@working_memory(lambda row, B, mean: (row.n_features + 7 * B.shape[0]) * row.itemsize)
 def likelihood_sums(X: Array, B: Array, mean: Array, *, contrast: Contrast) -> LikelihoodSums:
     """Return the sums of a block.
 

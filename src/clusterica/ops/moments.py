@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from clusterica.arrays import Array, namespace_of
+from clusterica.arrays import Array, namespace_of, working_memory
 from clusterica.ops.linalg import project, wide_row_energies
 from clusterica.ops.tiles import sum_tiles
 
@@ -21,6 +21,7 @@ class Moments(NamedTuple):
     second: Array
 
 
+@working_memory(lambda row, about: 16 * row.n_features)
 def moments(X: Array, about: Array) -> Moments:
     """Return the moments of a block: count, shape (n_features,), shape (n_features, n_features)."""
     return sum_tiles(_moments, X, about, width=2 * X.shape[1])
@@ -55,6 +56,7 @@ class Energy(NamedTuple):
     weight: Array
 
 
+@working_memory(lambda row, shift: 2 * row.n_features * row.itemsize)
 def energy(X: Array, shift: Array | None, weights: Array) -> Energy:
     """Return ``sum w |x - shift|^2`` of a block and the weight of its nonzero rows."""
     energies = wide_row_energies(X if shift is None else X - shift)
@@ -70,6 +72,7 @@ class ResponseMoments(NamedTuple):
     fourth: Array
 
 
+@working_memory(lambda row, B, mean: (row.n_features + 3 * B.shape[0]) * row.itemsize)
 def response_moments(X: Array, B: Array, mean: Array) -> ResponseMoments:
     """Return the even moments of the responses ``y = (x - mean) Bᵀ`` of a block."""
     return sum_tiles(_response_moments, X, B, mean, width=max(B.shape))
@@ -87,6 +90,7 @@ class WinningEnergies(NamedTuple):
     energies: Array
 
 
+@working_memory(lambda row, B, mean: (row.n_features + 4 * B.shape[0]) * row.itemsize)
 def winning_energies(X: Array, B: Array, mean: Array) -> WinningEnergies:
     """Return the energy that each of the responses ``y = (x - mean) Bᵀ`` has in rows where it is largest."""
     return sum_tiles(_winning_energies, X, B, mean, width=max(B.shape))

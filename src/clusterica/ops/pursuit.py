@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clusterica.arrays import Array, namespace_of
+from clusterica.arrays import Array, namespace_of, working_memory
 from clusterica.ops.contrast import Contrast, Derivatives
 from clusterica.ops.tiles import sum_tiles
 
@@ -28,6 +28,7 @@ class PursuitSums(NamedTuple):
     """Sum of G''(p), shape (n_directions,)."""
 
 
+@working_memory(lambda row, F, mean: (2 * row.n_features + 6 * F.shape[0]) * row.itemsize)
 def pursuit_sums(X: Array, F: Array, mean: Array, *, contrast: Contrast) -> PursuitSums:
     """Return the sums of a block.
 
@@ -57,6 +58,7 @@ def pursuit_sums_reference(X: Array, F: Array, mean: Array, *, contrast: Contras
     )
 
 
+@working_memory(lambda row, mean, scale: 2 * row.n_features * row.itemsize)
 def column_fourths(X: Array, mean: Array, scale: Array) -> tuple[Array]:
     """Return the sum over rows of ``((x - mean) / scale)⁴`` of every column, shape (n_features,)."""
     xp = namespace_of(X)

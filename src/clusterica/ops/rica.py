@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clusterica.arrays import Array, namespace_of
+from clusterica.arrays import Array, namespace_of, working_memory
 from clusterica.ops.moments import Moments
 from clusterica.ops.penalty import PenaltyFunction
 from clusterica.ops.tiles import sum_tiles
@@ -67,6 +67,7 @@ class PenaltySums(NamedTuple):
     gradient: Array
 
 
+@working_memory(lambda row, W, mean: (row.n_features + 5 * W.shape[0]) * row.itemsize)
 def penalty_sums(X: Array, W: Array, mean: Array, *, penalty: PenaltyFunction) -> PenaltySums:
     """Return the sums of a block.
 
@@ -98,6 +99,7 @@ class ClassMoments(NamedTuple):
     """Shape (n_classes, n_features, n_features)."""
 
 
+@working_memory(lambda row, about: 24 * row.n_features)
 def class_moments(X: Array, about: Array, labels: Array, *, n_classes: int) -> ClassMoments:
     """Return the moments of a block, class by class, in float64; labels are 0 .. n_classes - 1."""
     xp = namespace_of(X)

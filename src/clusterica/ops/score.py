@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from clusterica.arrays import Array, namespace_of
+from clusterica.arrays import Array, namespace_of, working_memory
 from clusterica.ops.linalg import project
 from clusterica.ops.tiles import sum_tiles
 
@@ -39,6 +39,7 @@ class ScoreSums(NamedTuple):
     """Sum of y_i y_j, shape (n_components, n_components)."""
 
 
+@working_memory(lambda row, B, mean: (row.n_features + 7 * B.shape[0]) * row.itemsize)
 def score_sums(X: Array, B: Array, mean: Array) -> ScoreSums:
     """Return the sums of a block for the responses ``y = B (x - mean)``.
 
@@ -91,6 +92,7 @@ class EnergyProducts(NamedTuple):
     second: Array
 
 
+@working_memory(lambda row, B, mean: (row.n_features + 7 * B.shape[0]) * row.itemsize)
 def energy_products(X: Array, B: Array, mean: Array) -> EnergyProducts:
     """Return the sums of a block, shapes (n_components,) and (n_components, n_components)."""
     return sum_tiles(_energy_products, X, B, mean, width=max(B.shape))

@@ -108,8 +108,7 @@ class ContrastNormalizer(FloatOutputMixin, OneToOneFeatureMixin, TransformerMixi
         """
         check_is_fitted(self, "eps_")
         rows = check_rows(self, X, reset=False)
-        row_bytes = 3 * rows.n_features * rows.dtype.itemsize
-        return map_rows(partial(normalize_contrast, eps=self.eps_), rows, row_bytes=row_bytes)
+        return map_rows(partial(normalize_contrast, eps=self.eps_), rows)
 
     def _warn_if_flat(self, rows: Rows) -> None:
         """Look at some rows: a spread far under 1 means that eps swamps their variance."""

@@ -191,8 +191,7 @@ class KernelWhitener(
         params = [
             np.asarray(to_host(a), dtype=rows.dtype) for a in (self.landmarks_, B, self.mean_)
         ]
-        row_bytes = _row_bytes(rows, B.shape[1], B.shape[0])
-        return map_rows(self._bound(kernel_project), rows, *params, row_bytes=row_bytes)
+        return map_rows(self._bound(kernel_project), rows, *params)
 
     def _count_landmarks(self, rows: Rows) -> int:
         wanted = self.n_components or 1
@@ -224,8 +223,7 @@ class KernelWhitener(
         glance = self._bound(landmark_values)(rows.glance().astype(np.float64), L)
         about = glance.mean(axis=0).astype(rows.dtype)
         params = (L.astype(rows.dtype), about, landmarks.root.astype(rows.dtype))
-        row_bytes = _row_bytes(rows, len(L), 3 * len(L))
-        total = map_reduce(self._bound(feature_moments), rows, *params, row_bytes=row_bytes)
+        total = map_reduce(self._bound(feature_moments), rows, *params)
         shift = to_host(total.first) / rows.n_rows
         centre = rows.place.put(landmarks.root @ shift)
         covariance = total.second / rows.n_rows - centre[:, None] * centre[None, :]
@@ -251,7 +249,3 @@ class KernelWhitener(
 
     def _bound(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         return partial(fn, kernel=self.kernel_, normalize=self.normalize)
-
-
-def _row_bytes(rows: Rows, n_landmarks: int, n_out: int) -> int:
-    return (2 * rows.n_features + 3 * n_landmarks + n_out) * rows.dtype.itemsize

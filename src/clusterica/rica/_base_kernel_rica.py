@@ -115,8 +115,7 @@ class BaseKernelRICA(
         rows = check_fitted_rows(self, X, "components_")
         W = np.asarray(to_host(self.components_), dtype=rows.dtype)
         fn = partial(codes, kernel=self.kernel_, normalize=self.normalize)
-        row_bytes = (rows.n_features + 4 * len(W)) * rows.dtype.itemsize
-        return map_rows(fn, rows, W, row_bytes=row_bytes)
+        return map_rows(fn, rows, W)
 
     def _descend(
         self, problem: KernelProblem, W: np.ndarray, reach: float, progress: Progress
@@ -170,8 +169,7 @@ class BaseKernelRICA(
 
     def _count_dead(self, rows: Rows, W: np.ndarray) -> int:
         fn = partial(reached, kernel=self.kernel_, normalize=self.normalize, least=DEAD)
-        row_bytes = (rows.n_features + 6 * len(W)) * rows.dtype.itemsize
-        return int((to_host(map_reduce(fn, rows, W, row_bytes=row_bytes)[0]) == 0).sum())
+        return int((to_host(map_reduce(fn, rows, W)[0]) == 0).sum())
 
     def _remedy(self, *, too_narrow: bool) -> str:
         """Return what may help against dead basis vectors, which were dead at the start if too narrow."""

@@ -185,7 +185,7 @@ class DiscriminativeRICA(BaseRICA):
         term = make_discrimination(labels, eta=self.eta, constraint=self.constraint)
         self.eta_ = term.eta
         fn = partial(class_moments, n_classes=len(labels.classes))
-        total = map_reduce(fn, rows, mean, aligned=(labels.places,), row_bytes=24 * rows.n_features)
+        total = map_reduce(fn, rows, mean, aligned=(labels.places,))
         moments = ClassMoments(*total).second
         return Supervision(term, float(self.discrimination), moments)
 

@@ -61,7 +61,6 @@ class KernelProblem:
             seen,
             xp.astype(bend_of(G), seen.dtype),
             aligned=() if self.places is None else (self.places,),
-            row_bytes=(2 * rows.n_features + 8 * W.shape[0]) * rows.dtype.itemsize,
         )
         found = landscape(total, wide, G, n_rows=rows.n_rows, model=model)
         terms = {"reconstruction": found.reconstruction, "penalty": found.penalty}

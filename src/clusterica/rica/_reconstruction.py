@@ -121,8 +121,7 @@ class Reconstruction:
         xp = namespace_of(W)
         params = (xp.astype(a, getattr(xp, rows.dtype.name)) for a in (W, self.mean))
         fn = partial(penalty_sums, penalty=self.penalty)
-        row_bytes = (rows.n_features + 5 * W.shape[0]) * rows.dtype.itemsize
-        value, gradient = map_reduce(fn, rows, *params, row_bytes=row_bytes)
+        value, gradient = map_reduce(fn, rows, *params)
         return value / rows.n_rows, gradient / rows.n_rows
 
 
