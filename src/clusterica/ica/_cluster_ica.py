@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from numbers import Integral
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -26,6 +25,7 @@ from clusterica.arrays import (
     fit_context,
     map_reduce,
     to_host,
+    warn_user,
 )
 from clusterica.contrasts import Contrast, check_contrast
 from clusterica.ica._centroids import centroids_of, prepared, white_rows, white_rows_in_float32
@@ -230,8 +230,9 @@ class ClusterICA(
             W = find_start(rows, Y, C, **settings)
             del Y  # its memory is needed no more
             refined = refine(rows, W, max_iter=self.max_iter, progress=progress, **settings)
+            refined.warn_if_unfinished(self, "raise max_iter")
             self.n_iter_, self.objective_history_ = refined.n_iter, np.array(refined.history)
-            found = Unmixing(refined.filters, np.linalg.pinv(refined.filters))
+            found = Unmixing(refined.params, np.linalg.pinv(refined.params))
         self._set_components(rows, found, is_refined=space is not None)
         progress.end()
         return self
@@ -362,12 +363,10 @@ class ClusterICA(
         light_tails = orient(self.refine).sign > 0
         check_density(self.refine)
         if light_tails:
-            warnings.warn(
+            warn_user(
                 f"refine={self.refine!r} is the law of sources with lighter tails than a Gaussian, and "
                 "clusters lie along sparse ones, which have heavier tails: its likelihood leads away from "
-                "them; use refine='ml' or LogCosh()",
-                UserWarning,
-                stacklevel=4,
+                "them; use refine='ml' or LogCosh()"
             )
         return self.refine
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.callback import CallbackSupportMixin
-from sklearn.exceptions import ConvergenceWarning
 
 from clusterica.arrays import (
     Array,
@@ -226,13 +224,10 @@ class KernelICA(
         )
         task.end()
         self.n_iter_ = result.n_iter
-        if not (result.converged or result.stopped):
-            warnings.warn(
-                f"the directions were still turning after max_iter={self.max_iter} steps; raise max_iter or "
-                "tol, or lower n_components: directions of Gaussian sources never rest",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
+        result.warn_if_unfinished(
+            self,
+            "raise max_iter or tol, or lower n_components: directions of Gaussian sources never converge",
+        )
         return result.params
 
     def _learned(self, rows: Rows, Z: Rows, C: np.ndarray) -> dict[str, Any]:

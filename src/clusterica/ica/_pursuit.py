@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -28,6 +27,7 @@ from clusterica.arrays import (
     fit_context,
     map_reduce,
     to_host,
+    warn_user,
 )
 from clusterica.contrasts import Contrast, Exponential, LogCosh, Quartic, check_contrast
 from clusterica.ica._search import DirectionSearch, FoundDirection, PursuitSpace, pursuit_space
@@ -237,7 +237,7 @@ class KurtosisPursuit(
                 "at most so many, and data that is not constant"
             )
         kurtosis = _feature_kurtosis(rows, self.whitener_)
-        warn_of_few_rows(kurtosis, rows.n_rows, "feature", stacklevel=3)
+        warn_of_few_rows(kurtosis, rows.n_rows, "feature")
         progress = fit_progress(self, self.n_components, X=X, y=y)
         found: list[FoundDirection] = []
         for _ in range(self.n_components):
@@ -285,11 +285,10 @@ class KurtosisPursuit(
             fitted=lambda direction: _learned(white, [*before, direction]),
         )
         if not result.converged:
-            warnings.warn(
-                f"the best of {self.n_init} starts was still moving after max_iter={self.max_iter} passes; "
-                "raise max_iter or tol",
+            warn_user(
+                f"KurtosisPursuit did not converge: the best of {self.n_init} starts was still moving after "
+                f"{self.max_iter} iterations; raise max_iter or tol",
                 ConvergenceWarning,
-                stacklevel=4,
             )
         return result
 
@@ -313,12 +312,10 @@ class KurtosisPursuit(
         """Warn of the first direction that Gaussian rows may have as well."""
         n, d = white.rows.n_rows, white.n_dims
         if n <= d + 1:
-            warnings.warn(
+            warn_user(
                 f"n_samples={n} rows vary in {d} dimensions, so that there is a direction to tell apart any "
                 "two groups of them, and the one found means nothing; give more rows, or look in fewer "
-                "dimensions with whitener=Whitener('pca', eps=0.0, n_components=...)",
-                UserWarning,
-                stacklevel=4,
+                "dimensions with whitener=Whitener('pca', eps=0.0, n_components=...)"
             )
             return
         for j, f in enumerate(found):
@@ -329,13 +326,11 @@ class KurtosisPursuit(
             value, chance = contrast.reported(np.array([f.excess, level]))
             kind, extreme = ("cluster", "least") if side < 0 else ("super-Gaussian", "largest")
             name = "excess kurtosis" if self.contrast == "kurtosis" else "contrast"
-            warnings.warn(
+            warn_user(
                 f"no {kind} direction was found (component {j}): the {extreme} {name} over all directions is "
                 f"{value:.3g}, and {n} Gaussian rows in {d - j} dimensions may have {chance:.3g} by chance. "
                 "The projection need not show anything; try more rows, fewer dimensions with "
-                "whitener=Whitener('pca', eps=0.0, n_components=...), or another objective",
-                UserWarning,
-                stacklevel=4,
+                "whitener=Whitener('pca', eps=0.0, n_components=...), or another objective"
             )
             return
 

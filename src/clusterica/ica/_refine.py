@@ -12,21 +12,19 @@
 
 from __future__ import annotations
 
-import warnings
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
-from clusterica.arrays import Array, Rows, as_rows, to_host
+from clusterica.arrays import Array, Rows, as_rows, to_host, warn_user
 from clusterica.contrasts import Contrast, SmoothedL1
 from clusterica.ica._centroids import WhiteBlocks
 from clusterica.ica._likelihood import maximize_likelihood, means_of, symmetric_fixed_point
 from clusterica.ops.likelihood import LikelihoodSums, likelihood_sums
 from clusterica.ops.linalg import polar_factor, unit_rows
 from clusterica.ops.score import EnergyProducts, energy_products
-from clusterica.optim import Progress
+from clusterica.optim import LoopResult, Progress
 from clusterica.preprocessing import Whitener
 from clusterica.preprocessing._moments import moments_about_mean
 
@@ -45,14 +43,6 @@ class WhiteMap(NamedTuple):
     R: np.ndarray
     """Inverse root of ``E[y yᵀ]`` for ``y = T (x - mean)``, symmetric."""
     mean: np.ndarray
-
-
-class Refined(NamedTuple):
-    """Filters of shape (n_components, n_features), and the steps of the likelihood."""
-
-    filters: np.ndarray
-    n_iter: int
-    history: tuple[float, ...]
 
 
 def white_map(whitener: Whitener) -> WhiteMap | None:
@@ -118,8 +108,11 @@ def refine(
     max_iter: int,
     rng: np.random.Generator,
     progress: Progress,
-) -> Refined:
-    """Return the filters of largest likelihood, from a rotation W of white rows on.
+) -> LoopResult:
+    """Return the filters of largest likelihood, starting from a rotation W of white rows.
+
+    They are the ``params`` of the result, shape (n_components, n_features). ``n_iter`` is 0 where the
+    likelihood ended with copies of a source, and a rotation is returned instead.
 
     Parameters
     ----------
@@ -148,13 +141,7 @@ def refine(
     unit = unit_rows(result.params @ np.linalg.pinv(B))
     if np.abs(unit @ unit.T - np.eye(len(unit))).max() > 0.5:
         return _uncorrelated(rows, W, space, contrast, rng)
-    if not (result.converged or result.stopped):
-        warnings.warn(
-            f"the likelihood was still rising after max_iter={max_iter} steps; raise max_iter",
-            ConvergenceWarning,
-            stacklevel=5,
-        )
-    return Refined(result.params, result.n_iter, result.history)
+    return result
 
 
 def _white_sample(rows: Rows, sample: Array, space: WhiteMap) -> WhiteRows:
@@ -177,18 +164,17 @@ def _uncorrelated(
     space: WhiteMap,
     contrast: Contrast | None,
     rng: np.random.Generator,
-) -> Refined:
-    """Return sources that are no copies of each other, where the likelihood ended with such."""
+) -> LoopResult:
+    """Return sources that are not copies of each other, where the likelihood ended with copies."""
     B = space.R @ space.T
     if contrast is None:
-        return Refined(find_rotation(WhiteRows(rows, B, space.mean), W, rng=rng) @ B, 0, ())
-    warnings.warn(
-        f"the likelihood of refine={contrast!r} ended with two copies of a source, and the sources of the "
-        "clusters are kept instead; use refine='ml', which fits a law to every source",
-        UserWarning,
-        stacklevel=6,
-    )
-    return Refined(W @ B, 0, ())
+        W = find_rotation(WhiteRows(rows, B, space.mean), W, rng=rng)
+    else:
+        warn_user(
+            f"the likelihood of refine={contrast!r} ended with two copies of a source, and the sources of "
+            "the clusters are kept instead; use refine='ml', which fits a law to every source"
+        )
+    return LoopResult(W @ B, history=(), n_iter=0, converged=True, stopped=False)
 
 
 # --- The rotation of white rows ---------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from functools import partial
 from numbers import Real
 from typing import Any, ClassVar, Self
@@ -21,6 +20,7 @@ from clusterica.arrays import (
     fit_context,
     map_rows,
     to_host,
+    warn_user,
 )
 from clusterica.ops.normalize import extremes, normalize_contrast
 
@@ -118,11 +118,9 @@ class ContrastNormalizer(FloatOutputMixin, OneToOneFeatureMixin, TransformerMixi
             remedy = "give a smaller eps as a number"
             if self.eps != "auto":
                 remedy = "it refers to pixels in 0..255, use eps='auto' or 10/255**2 for values in [0, 1]"
-            warnings.warn(
+            warn_user(
                 f"rows have a typical spread of {spread:.2g} after normalisation, far under 1: "
-                f"eps={self.eps_:g} is large beside their variance; {remedy}",
-                UserWarning,
-                stacklevel=4,
+                f"eps={self.eps_:g} is large compared with their variance; {remedy}"
             )
 
 

@@ -25,6 +25,7 @@ from clusterica.arrays import (
     map_reduce,
     map_rows,
     to_host,
+    warn_user,
 )
 from clusterica.cluster import KMeans
 from clusterica.contrasts import PENALTIES, make_penalty
@@ -33,7 +34,7 @@ from clusterica.ops.kernel_rica import Model, codes, reached
 from clusterica.ops.kernels import DEAD, MUCH_DEAD, scale_rows
 from clusterica.optim import Progress, fit_progress
 from clusterica.rica._kernel_descent import OPTIMIZERS, KernelMinimum, KernelProblem, descend
-from clusterica.rica._labels import Labels
+from clusterica.rica._labels import BasisLabels
 
 
 class BaseKernelRICA(
@@ -70,10 +71,10 @@ class BaseKernelRICA(
     random_state: Any
 
     @abstractmethod
-    def _check_size(self, rows: Rows, y: Any) -> tuple[int, Labels | None]:
+    def _check_size(self, rows: Rows, y: Any) -> tuple[int, BasisLabels | None]:
         """Return the number of components, and the labels of the rows if they are needed."""
 
-    def _supervised(self, model: Model, labels: Labels) -> Model:
+    def _supervised(self, model: Model, labels: BasisLabels) -> Model:
         """Return the model with its discrimination term."""
         raise NotImplementedError
 
@@ -94,7 +95,7 @@ class BaseKernelRICA(
         start = np.concatenate(
             [_centres(rows, sample[p], K // n_parts, rng, progress) for p in parts]
         )
-        problem = KernelProblem(rows, model, None if labels is None else labels.places)
+        problem = KernelProblem(rows, model, None if labels is None else labels.codes)
         found = self._descend(problem, start, _reach(self.kernel_, sample), progress)
         self._keep(rows, found, start, sample)
         progress.end()
@@ -146,12 +147,7 @@ class BaseKernelRICA(
         self.objective_history_ = np.array(found.result.history)
         self.term_histories_ = found.terms
         self.reconstruction_error_ = float(found.terms["reconstruction"][-1])
-        if not (found.result.converged or found.result.stopped):
-            warnings.warn(
-                f"the objective still fell after max_iter={self.max_iter} steps; raise max_iter, or tol",
-                ConvergenceWarning,
-                stacklevel=5,
-            )
+        found.result.warn_if_unfinished(self)
         W = found.result.params.astype(rows.dtype)
         self.components_, self._n_features_out = rows.home.put(W), len(W)
         self.n_uphill_ = found.n_uphill
@@ -160,11 +156,9 @@ class BaseKernelRICA(
         self.n_dead_ = self._count_dead(rows, W)
         if self.n_dead_ > MUCH_DEAD * len(W):
             from_start = self._count_dead(rows, start.astype(rows.dtype)) > MUCH_DEAD * len(W)
-            warnings.warn(
+            warn_user(
                 f"{self.n_dead_} of {len(W)} basis vectors are dead: no row has k(w, x) of {DEAD}; "
-                f"{self._remedy(too_narrow=from_start)}",
-                UserWarning,
-                stacklevel=5,
+                f"{self._remedy(too_narrow=from_start)}"
             )
 
     def _count_dead(self, rows: Rows, W: np.ndarray) -> int:
@@ -192,7 +186,7 @@ class BaseKernelRICA(
 
 
 def _sample(
-    rows: Rows, K: int, labels: Labels | None, rng: np.random.Generator
+    rows: Rows, K: int, labels: BasisLabels | None, rng: np.random.Generator
 ) -> tuple[np.ndarray, list[np.ndarray]]:
     """Return which rows the start looks at, in order, and where among them those of each class are."""
     # More rows hardly change where K-means starts the basis.

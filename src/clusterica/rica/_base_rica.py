@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from dataclasses import replace
 from numbers import Integral, Real
@@ -11,7 +10,6 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.callback import CallbackSupportMixin
-from sklearn.exceptions import ConvergenceWarning
 
 from clusterica.arrays import (
     Array,
@@ -33,7 +31,7 @@ from clusterica.ops.rica import null_directions
 from clusterica.optim import fit_progress
 from clusterica.preprocessing._map import apply_map
 from clusterica.preprocessing._moments import moments_about_mean
-from clusterica.rica._labels import Labels
+from clusterica.rica._labels import BasisLabels
 from clusterica.rica._reconstruction import Reconstruction, Supervision, minimize
 
 # Mini-batch steps that a fit stands for: those after it are short, since they begin at a minimum.
@@ -82,10 +80,10 @@ class BaseRICA(
         """Return the penalty of codes."""
 
     @abstractmethod
-    def _check_size(self, rows: Rows, y: Any) -> tuple[int, Labels | None]:
+    def _check_size(self, rows: Rows, y: Any) -> tuple[int, BasisLabels | None]:
         """Return the number of components, and the labels of the rows if they are needed."""
 
-    def _supervision(self, rows: Rows, labels: Labels, mean: Array) -> Supervision:
+    def _supervision(self, rows: Rows, labels: BasisLabels, mean: Array) -> Supervision:
         """Return the part of the objective with labels."""
         raise NotImplementedError
 
@@ -116,12 +114,7 @@ class BaseRICA(
         self.objective_history_ = np.array(found.result.history)
         self.term_histories_ = found.terms
         self.reconstruction_error_ = float(found.terms["reconstruction"][-1])
-        if not (found.result.converged or found.result.stopped):
-            warnings.warn(
-                f"the objective still fell after max_iter={self.max_iter} steps; raise max_iter, or tol",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
+        found.result.warn_if_unfinished(self)
         return BatchState(total, null, STEPS_OF_FIT)
 
     def transform(self, X: Any) -> Array:
@@ -177,7 +170,7 @@ class BaseRICA(
         )
 
     def _start(
-        self, rows: Rows, K: int, mean: np.ndarray, labels: Labels | None = None
+        self, rows: Rows, K: int, mean: np.ndarray, labels: BasisLabels | None = None
     ) -> np.ndarray:
         """Return the basis to begin with, in float64 on the host."""
         if isinstance(self.init, str):
@@ -224,7 +217,7 @@ def host_moments(rows: Rows) -> Moments:
 
 
 def cluster_directions(
-    rows: Rows, n: int, mean: np.ndarray, labels: Labels | None, rng: np.random.Generator
+    rows: Rows, n: int, mean: np.ndarray, labels: BasisLabels | None, rng: np.random.Generator
 ) -> np.ndarray:
     """Return n unit vectors where the rows cluster, by class if there are labels; float64 on the host.
 
@@ -236,7 +229,7 @@ def cluster_directions(
         Number of directions, a multiple of the number of classes.
     mean : ndarray of shape (n_features,)
         Mean of all rows, from which directions are seen. That of its own class would hide where a class lies.
-    labels : Labels or None
+    labels : BasisLabels or None
         The class of every row.
     rng : Generator
         Draws the rows and the start of K-means.

@@ -39,13 +39,13 @@ class KernelProblem:
         The data.
     model : Model
         The terms of the objective.
-    places : ndarray of shape (n_rows,), optional
-        The class of every row, 0 to c - 1, where the model has a discrimination term.
+    classes : ndarray of shape (n_rows,), optional
+        The index of the class of every row, 0 to c - 1, where the model has a discrimination term.
     """
 
     rows: Rows
     model: Model
-    places: np.ndarray | None = None
+    classes: np.ndarray | None = None
 
     def evaluate(self, W: Array) -> Evaluation:
         """Return the objective and its gradient by W, float64 and where the blocks are: one walk."""
@@ -60,7 +60,7 @@ class KernelProblem:
             rows,
             seen,
             xp.astype(bend_of(G), seen.dtype),
-            aligned=() if self.places is None else (self.places,),
+            aligned=() if self.classes is None else (self.classes,),
         )
         found = landscape(total, wide, G, n_rows=rows.n_rows, model=model)
         terms = {"reconstruction": found.reconstruction, "penalty": found.penalty}
