@@ -131,6 +131,7 @@ def test_filters_are_ordered_by_class(labelled):
     assert small(None).fit(X[:, :2], y).components_.shape == (3, 2)
 
 
+@pytest.mark.filterwarnings("ignore:A column-vector y was passed")
 def test_labels_of_every_kind(labelled):
     X, y = labelled
     expected = small().fit(X, y)
@@ -256,7 +257,11 @@ def test_progress(labelled, bar):
         ({}, lambda y: None, "requires y to be passed, but the target y is None"),
         ({}, lambda y: 0 * y, r"needs two or more classes, and y has one class only \(.*0.*\)"),
         ({}, lambda y: y[:-1], "X has 900 rows and y has 899 labels; give one label"),
-        ({}, lambda y: np.stack([y, y], axis=1), r"y should be a 1d array, got an array of shape \(900, 2\)"),
+        (
+            {},
+            lambda y: np.stack([y, y], axis=1),
+            r"y should be a 1d array, got an array of shape \(900, 2\)",
+        ),
         ({}, lambda y: y + 0.5, "Unknown label type"),
         ({"n_per_class": 0}, lambda y: y, "n_components_per_class"),
         (

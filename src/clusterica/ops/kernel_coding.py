@@ -115,7 +115,9 @@ def coding_sums(
     X = scale_rows(X, normalize=normalize)
     values, energies = kernel(X, W), kernel.diagonal(X)
     args = (values, energies, G)
+    # The lasso has half of the squared distance, so that its alpha is λ / 2.
     S, gaps = lasso_of_gram(*args, alpha=sparsity / 2, max_iter=max_iter, tol=tol, descend=descend)
+    # Of the objective only -2 sᵀ k(W, x) depends on both rows and basis; codes count as fixed.
     pull = kernel.pull(X, W, values, -2 * S)
     return CodingSums(
         xp.sum(coding_objective(values, G, S, energies, sparsity=sparsity), dtype=xp.float64),
@@ -140,6 +142,7 @@ def metric(kernel: Kernel, W: np.ndarray) -> float:
     diagonal, so that ``|φ(w) - φ(v)|² = 2 - 2 k(w, v)``.
     """
     n, d = W.shape
+    # Long enough that 1 - k has digits, short enough that k is still a parabola.
     length = 0.1 * max(float(np.sqrt((W**2).sum() / n)), float(np.finfo(float).eps))
     steps = np.zeros((n, d))
     steps[np.arange(n), np.arange(n) % d] = length
@@ -155,6 +158,7 @@ def basis_pull(kernel: Kernel, W: Array, G: Array, products: Array) -> Pull:
     """
     xp = namespace_of(W)
     own = xp.eye(W.shape[0], dtype=xp.bool, device=W.device)
+    # The diagonal apart: a kernel with a peak has no slope at w = w.
     pull = kernel.pull(W, W, G, xp.where(own, 0, 2 * products))
     if kernel.unit_diagonal:
         return pull

@@ -37,7 +37,8 @@ def landmark_root(kernel: Kernel, L: np.ndarray, dtype: np.dtype) -> Landmarks:
     K = kernel(L, L)
     K = (K + K.T) / 2
     values, vectors = np.linalg.eigh(K)
-    values, vectors = values[::-1], vectors[:, ::-1]
+    values, vectors = values[::-1], vectors[:, ::-1]  # falling, as a spectrum is everywhere here
+    # An eigenvalue counts where the error that it leaves in its feature is well below the feature itself.
     eps = float(np.finfo(dtype).eps) * float(np.abs(K).max())
     least = 16 * eps * len(L) ** 0.5
     n = int((values > least).sum())

@@ -15,8 +15,6 @@ from clusterica.ops.discrimination import Discrimination
 from clusterica.ops.kernels import Kernel, Pull, gram, scale_rows
 from clusterica.ops.penalty import Elementwise, PenaltyFunction
 
-_TILE = 2**19  # numbers in the codes of a tile
-
 
 class Model(NamedTuple):
     """What f is made of, besides W: the kernel, and the weighted terms of the codes."""
@@ -63,7 +61,13 @@ class Landscape(NamedTuple):
 
 @working_memory(lambda row, W, bend: (2 * row.n_features + 8 * W.shape[0]) * row.itemsize)
 def kernel_sums(
-    X: Array, W: Array, bend: Array, labels: Array | None = None, *, model: Model
+    X: Array,
+    W: Array,
+    bend: Array,
+    labels: Array | None = None,
+    *,
+    model: Model,
+    tile: int = 2**19,
 ) -> KernelSums:
     """Return what a block of rows adds to the objective and to its gradient.
 
@@ -79,9 +83,11 @@ def kernel_sums(
         Classes of the rows, where the model has a discrimination term.
     model : Model
         The terms of the objective.
+    tile : int, default=2**19
+        Codes that are worked on at a time in host memory, 4 MB in float64.
     """
-    # Tiles of some rows, for fast products, and of half as many as the moment has: it is written for each.
-    size = max(_TILE // W.shape[0], W.shape[0] // 2)
+    # At least half as many rows as the moment has, since each tile writes a whole moment.
+    size = max(tile // W.shape[0], W.shape[0] // 2)
     if not is_host_array(X) or X.shape[0] <= size:
         return _kernel_sums(X, W, bend, labels, model)
     total: list[np.ndarray] | None = None
@@ -138,7 +144,7 @@ def landscape(total: KernelSums, W: Array, G: Array, *, n_rows: int, model: Mode
     """
     xp = namespace_of(G)
     M = total.moment
-    # Once M is known, the reconstruction needs no rows.
+    # Once M is known, the reconstruction needs no rows: Σ sᵀ bend s is the product of bend and M.
     error = total.diagonal + xp.sum(bend_of(G) * M) / 2
     # k(w, w) = 1 whatever w is: that term must not hold w back.
     weights = M * (1 - _identity(M)) if model.kernel.unit_diagonal else M
