@@ -29,16 +29,16 @@ from clusterica.arrays import (
 )
 from clusterica.contrasts import Contrast, check_contrast
 from clusterica.ica._centroids import centroids_of, prepared, white_rows, white_rows_in_float32
-from clusterica.ica._fold import fold, fold_overcomplete
 from clusterica.ica._likelihood import check_density
 from clusterica.ica._refine import WhiteMap, find_start, refine, white_map
 from clusterica.ica._whitening import count_sources, fit_source_whitener, warn_of_sources
+from clusterica.ica.folding import fold, fold_overcomplete
 from clusterica.ops.linalg import combine, project, unit_rows
 from clusterica.ops.moments import response_moments, winning_energies
 from clusterica.ops.pursuit import orient
 from clusterica.optim import Progress, fit_progress
 from clusterica.preprocessing import Whitener
-from clusterica.preprocessing._map import apply_map
+from clusterica.preprocessing.maps import apply_map
 
 
 class Unmixing(NamedTuple):
