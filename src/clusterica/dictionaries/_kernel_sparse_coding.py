@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
@@ -30,7 +29,7 @@ from clusterica.arrays import (
     warn_user,
     working_memory,
 )
-from clusterica.cluster import KMeans
+from clusterica.cluster.starts import kmeans_start
 from clusterica.kernels import KERNEL_NAMES, Kernel, Normalized, make_kernel
 from clusterica.kernels.solvers import descend_on_host
 from clusterica.ops.kernel_coding import (
@@ -48,7 +47,6 @@ from clusterica.optim import (
     Evaluation,
     LoopResult,
     LoopState,
-    Progress,
     fit_progress,
     iterate,
 )
@@ -199,16 +197,40 @@ class KernelSparseCoding(
         """
         rows = check_rows(self, X, reset=True, min_rows=2)
         n = self.n_components or rows.n_features
+        if n > rows.n_rows:
+            raise ValueError(
+                f"n_components={n} must be at most the number of rows, n_samples={rows.n_rows}; lower it, "
+                "or give more rows"
+            )
         rng = as_generator(self.random_state)
-        # As many rows as K-means needs for a good start.
+        # 100 rows for each basis vector, 20,000 at least: a start need not be exact.
         size = min(rows.n_rows, max(20_000, 100 * n))
         drawn = rows.take(np.sort(rng.choice(rows.n_rows, size=size, replace=False)))
         sample = scale_rows(drawn, normalize=self.normalize)
         kernel = make_kernel(self.kernel, gamma=self.gamma, rows=sample, rng=rng)
         self.kernel_ = kernel if kernel.unit_diagonal else Normalized(kernel)
         progress = fit_progress(self, 2, X=X, y=y)
-        start = self._start(rows, sample, n, rng, progress)
-        self._keep(rows, self._minimize(rows, start, progress))
+        start = kmeans_start(rows, sample, n, rng=rng, progress=progress)
+        solver = LBFGS(
+            evaluate=partial(self._evaluate, rows),
+            precondition=partial(_gauss_newton, metric=metric(self.kernel_, start) / rows.n_rows),
+        )
+        position = solver.start(start)
+        task = progress.subtask("basis", self.max_iter)
+        result = iterate(
+            solver.step,
+            LoopState(0, position, (position.evaluation.objective,)),
+            max_iter=self.max_iter,
+            tol=self.tol,
+            progress=task,
+            fitted=lambda at: {
+                "components_": rows.learned(at.params),
+                "kernel_": self.kernel_,
+                "_n_features_out": len(start),
+            },
+        )
+        task.end()
+        self._keep(rows, result)
         progress.end()
         return self
 
@@ -233,44 +255,6 @@ class KernelSparseCoding(
         S, (n_unsolved,) = map_rows_reduce(partial(_counted_codes, **settings), rows, W, G)
         self._warn_of_unsolved(float(n_unsolved), rows.n_rows)
         return S
-
-    def _start(
-        self, rows: Rows, sample: np.ndarray, n: int, rng: np.random.Generator, progress: Progress
-    ) -> np.ndarray:
-        """Return the centres of K-means of some rows, in float64."""
-        if n > rows.n_rows:
-            raise ValueError(
-                f"n_components={n} must be at most the number of rows, n_samples={rows.n_rows}; lower it, "
-                "or give more rows"
-            )
-        kmeans = KMeans(n, max_iter=50, compute_labels=False, random_state=rng)
-        with warnings.catch_warnings(), progress.lend_to(kmeans, "start"):
-            # A start need not have converged, and equal rows share a centre.
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            kmeans.fit(rows.home.put(sample))
-        return to_host(kmeans.cluster_centers_).astype(np.float64)
-
-    def _minimize(self, rows: Rows, start: np.ndarray, progress: Progress) -> LoopResult:
-        solver = LBFGS(
-            evaluate=partial(self._evaluate, rows),
-            precondition=partial(_gauss_newton, metric=metric(self.kernel_, start) / rows.n_rows),
-        )
-        position = solver.start(start)
-        task = progress.subtask("basis", self.max_iter)
-        result = iterate(
-            solver.step,
-            LoopState(0, position, (position.evaluation.objective,)),
-            max_iter=self.max_iter,
-            tol=self.tol,
-            progress=task,
-            fitted=lambda at: {
-                "components_": rows.learned(at.params),
-                "kernel_": self.kernel_,
-                "_n_features_out": len(start),
-            },
-        )
-        task.end()
-        return result
 
     def _evaluate(self, rows: Rows, W: np.ndarray) -> Evaluation:
         """Return the objective and its gradient by the basis, from one walk over the rows."""
@@ -323,12 +307,14 @@ class KernelSparseCoding(
 def _gauss_newton(gradient: np.ndarray, sums: CodingSums, *, metric: float) -> np.ndarray:
     """Divide by the second derivative of the fit with codes held fixed, less what couples basis vectors.
 
-    By w_p that is about ``2 mean_i s_ip² |dφ(w)/dw|²``; vectors that few rows use move as if some more did.
+    By w_p that is about ``2 mean_i s_ip² |dφ(w)/dw|²``.
     """
     curvature = 2 * metric * np.diag(sums.products)
-    # A basis vector that hardly any row uses would move as far as it likes.
+    # A basis vector that hardly any row uses has almost no curvature, and would move very far: at least 5 %
+    # of the mean.
     least = max(0.05 * curvature.mean(), np.finfo(float).tiny)
-    return gradient / np.maximum(curvature, least)[:, None]
+    move: np.ndarray = gradient / np.maximum(curvature, least)[:, None]
+    return move
 
 
 @working_memory(coding_row_bytes)

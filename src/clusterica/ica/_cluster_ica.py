@@ -228,7 +228,7 @@ class ClusterICA(
         else:
             settings: dict[str, Any] = {"space": space, "contrast": contrast, "rng": rng}
             W = find_start(rows, Y, C, **settings)
-            del Y  # its memory is needed no more
+            del Y  # its memory is not needed any more
             refined = refine(rows, W, max_iter=self.max_iter, progress=progress, **settings)
             refined.warn_if_unfinished(self, "raise max_iter")
             self.n_iter_, self.objective_history_ = refined.n_iter, np.array(refined.history)
@@ -333,21 +333,18 @@ class ClusterICA(
         self.filter_centroids_ = rows.learned(centroids @ T)
         self.mixing_centroids_ = rows.learned(centroids @ back.T)
         if n_lines > n_white:
-            return Y, fold_overcomplete(centroids, self._energies(rows, centroids), n_lines)
+            # Energy of the white rows, each along the centroid that it is most alike to.
+            F, mean = (unit_rows(centroids) @ T).astype(rows.dtype), to_host(self.whitener_.mean_)
+            (energies,) = map_reduce(winning_energies, rows, F, mean)
+            return Y, fold_overcomplete(centroids, to_host(energies), n_lines)
         return Y, fold(centroids, counts, n_lines)
-
-    def _energies(self, rows: Rows, centroids: np.ndarray) -> np.ndarray:
-        """Return the energy of the white rows along the centroids, each along that it is largest along."""
-        T, _ = self._white_space()
-        F, mean = (unit_rows(centroids) @ T).astype(rows.dtype), to_host(self.whitener_.mean_)
-        (energies,) = map_reduce(winning_energies, rows, F, mean)
-        return to_host(energies)
 
     def _count_cluster_rows(self, rows: Rows, n_lines: int, *, is_start: bool) -> int:
         if self.cluster_rows is not None:
             return min(self.cluster_rows, rows.n_rows)
         if not is_start:
             return rows.n_rows
+        # A start does not need all rows; the docstring of cluster_rows states this rule.
         n = max(n_lines, 10)
         return min(rows.n_rows, 400 * n, max(rows.n_rows // 2, 100 * n))
 
@@ -376,6 +373,7 @@ class ClusterICA(
         B = found.filters.astype(rows.dtype)
         total = map_reduce(response_moments, rows, B, mean)
         second, fourth = (to_host(m) / rows.n_rows for m in total)
+        # No division by zero for a source without variance.
         kurtosis = fourth / np.maximum(second**2, np.finfo(float).tiny) - 3
         largest = np.abs(found.columns).argmax(axis=0)
         signs = np.where(found.columns[largest, np.arange(len(B))] < 0, -1.0, 1.0)

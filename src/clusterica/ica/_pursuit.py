@@ -43,6 +43,7 @@ _CONTRASTS: dict[str, Contrast] = {
     "kurtosis": Quartic(),
     "logcosh": LogCosh(),
     "exp": Exponential(),
+    # Reported squared, as the approximation of the negentropy by one contrast is.
     "negentropy": Exponential(),
 }
 # The sides that a start is sent to: 1 down to the least excess, -1 up to the largest.
@@ -244,7 +245,7 @@ class KurtosisPursuit(
             task = progress.subtask("component", self.max_iter)
             found.append(self._find(white, contrast, found, rng, task))
             if task.end():
-                break
+                break  # a callback asked to stop: the directions so far are kept
         self._keep(white, contrast, found)
         progress.end()
         self._warn_of_chance(white, contrast, found)
@@ -311,6 +312,7 @@ class KurtosisPursuit(
     ) -> None:
         """Warn of the first direction that Gaussian rows may have as well."""
         n, d = white.rows.n_rows, white.n_dims
+        # As many points as this can be cut into any two groups by a plane.
         if n <= d + 1:
             warn_user(
                 f"n_samples={n} rows vary in {d} dimensions, so that there is a direction to tell apart any "
@@ -320,6 +322,7 @@ class KurtosisPursuit(
             return
         for j, f in enumerate(found):
             side = {"min": -1.0, "max": 1.0, "abs": np.sign(f.excess)}[self.objective]
+            # Each direction found takes one dimension from the next.
             level = contrast.noise_level(n, d - j, side)
             if side * f.excess > side * level:
                 continue
@@ -338,9 +341,10 @@ class KurtosisPursuit(
 def _learned(white: PursuitSpace, directions: list[np.ndarray]) -> dict[str, Any]:
     """Return the attributes of a model with these directions of the white space."""
     rows = white.rows
+    # The search divides moments by n; learned directions have unit variance divided by n - 1.
     F = np.array(directions) @ white.T * np.sqrt((rows.n_rows - 1) / rows.n_rows)
     largest = np.take_along_axis(F, np.abs(F).argmax(axis=1)[:, None], axis=1)
-    F = np.where(largest < 0, -F, F)
+    F = np.where(largest < 0, -F, F)  # a sign that two fits share
     return {
         "components_": rows.learned(F),
         "mean_": rows.learned(white.mean),
@@ -353,4 +357,5 @@ def _feature_kurtosis(rows: Rows, whitener: Whitener) -> np.ndarray:
     variances = np.diag(to_host(whitener.covariance_))
     scale = np.sqrt(np.where(variances > 0, variances, np.inf)).astype(rows.dtype)
     (fourths,) = map_reduce(column_fourths, rows, whitener.mean_, scale)
-    return to_host(fourths) / rows.n_rows - 3
+    kurtosis: np.ndarray = to_host(fourths) / rows.n_rows - 3
+    return kurtosis

@@ -90,10 +90,18 @@ def find_start(
     filled = np.concatenate([directions, rng.normal(size=(missing, space.R.shape[0]))])
     # A filter c of the white rows y is the filter c R^-1 of z = R y.
     back = np.linalg.inv(space.R)
-    W = polar_factor(filled @ back)
+    W: np.ndarray = polar_factor(filled @ back)
     if contrast is not None:
         return W
-    white = _white_sample(rows, sample, space)
+    # All rows, where the sample is blocks that are made anew on every walk, or has directions without
+    # variance. Otherwise the sample, made exactly white, which weak sources need.
+    white = WhiteRows(rows, space.R @ space.T, space.mean)
+    if not isinstance(sample, WhiteBlocks):
+        Y = as_rows(sample)
+        n, mean, second = (to_host(m) for m in moments_about_mean(Y))
+        values, vectors = np.linalg.eigh(second / n)
+        if values[0] > _LEAST_VARIANCE * values[-1]:
+            white = WhiteRows(Y, (vectors / np.sqrt(values)) @ vectors.T, mean)
     W = find_rotation(white, W, rng=rng)
     # A sample has not quite the covariance of all rows.
     return W if white.rows is rows else polar_factor(W @ white.whitening @ back)
@@ -139,34 +147,9 @@ def refine(
     task.end()
     # Sources of finite variance have correlations of about 1 / √n_rows, copies have nearly 1.
     unit = unit_rows(result.params @ np.linalg.pinv(B))
-    if np.abs(unit @ unit.T - np.eye(len(unit))).max() > 0.5:
-        return _uncorrelated(rows, W, space, contrast, rng)
-    return result
-
-
-def _white_sample(rows: Rows, sample: Array, space: WhiteMap) -> WhiteRows:
-    """Return the white rows of the clusterer, made exactly white, which weak sources need.
-
-    All rows, where the sample is blocks that are made anew on every walk, or has directions without variance.
-    """
-    if not isinstance(sample, WhiteBlocks):
-        Y = as_rows(sample)
-        n, mean, second = (to_host(m) for m in moments_about_mean(Y))
-        values, vectors = np.linalg.eigh(second / n)
-        if values[0] > _LEAST_VARIANCE * values[-1]:
-            return WhiteRows(Y, (vectors / np.sqrt(values)) @ vectors.T, mean)
-    return WhiteRows(rows, space.R @ space.T, space.mean)
-
-
-def _uncorrelated(
-    rows: Rows,
-    W: np.ndarray,
-    space: WhiteMap,
-    contrast: Contrast | None,
-    rng: np.random.Generator,
-) -> LoopResult:
-    """Return sources that are not copies of each other, where the likelihood ended with copies."""
-    B = space.R @ space.T
+    if np.abs(unit @ unit.T - np.eye(len(unit))).max() <= 0.5:
+        return result
+    # Copies of a source: return sources that are uncorrelated, and so not copies of each other.
     if contrast is None:
         W = find_rotation(WhiteRows(rows, B, space.mean), W, rng=rng)
     else:
@@ -224,7 +207,7 @@ def find_rotation(white: WhiteRows, start: np.ndarray, *, rng: np.random.Generat
 
 
 def _turn(white: WhiteRows, start: np.ndarray) -> np.ndarray:
-    return symmetric_fixed_point(
+    result = symmetric_fixed_point(
         white.rows,
         start,
         whitening=white.whitening,
@@ -233,7 +216,9 @@ def _turn(white: WhiteRows, start: np.ndarray) -> np.ndarray:
         # Four to twenty steps are usual with up to 50 sources; what is left after 40 is for the likelihood.
         max_iter=40,
         tol=1e-7,
-    ).params
+    )
+    W: np.ndarray = result.params
+    return W
 
 
 def _tails(white: WhiteRows, W: np.ndarray) -> np.ndarray:
@@ -244,7 +229,8 @@ def _tails(white: WhiteRows, W: np.ndarray) -> np.ndarray:
     non-Gaussianity that outliers can't move.
     """
     of = LikelihoodSums(*white.means(partial(likelihood_sums, contrast=_CONTRAST), W))
-    return of.curvature - np.diag(of.gradient)
+    tails: np.ndarray = of.curvature - np.diag(of.gradient)
+    return tails
 
 
 def _still_mixed(white: WhiteRows, W: np.ndarray, tails: np.ndarray) -> np.ndarray:

@@ -34,8 +34,9 @@ def fit_source_whitener(
         whitener.set_params(n_components=n)
     whitener = fit_whitener(whitener, X)
     rank = whitener.rank_
-    if rank == 0:
+    if rank == 0:  # no direction to look at, whatever the settings
         raise ValueError("all rows are equal, so that there are no sources; give rows that differ")
+    # Regularised, or nothing is missing, or reduced below the rank on purpose: as asked for.
     if whitener.eps_ > 0 or rank >= min(n, d) or whitener.n_components_ < rank:
         return whitener
     if reduces and n < d:

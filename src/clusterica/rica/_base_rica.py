@@ -34,7 +34,8 @@ from clusterica.preprocessing.moments import moments_about_mean
 from clusterica.rica._labels import BasisLabels
 from clusterica.rica._reconstruction import Reconstruction, Supervision, minimize
 
-# Mini-batch steps that a fit stands for: those after it are short, since they begin at a minimum.
+# Mini-batch steps that a fit counts as. Steps of partial_fit become shorter with their number, and those
+# after a fit must be short: they begin at a minimum. With 10,000 they start at a tenth of the usual length.
 STEPS_OF_FIT = 10_000
 
 
@@ -96,7 +97,12 @@ class BaseRICA(
         progress = fit_progress(self, self.max_iter, X=X, y=y)
         null = null_directions(total, rows.dtype)
         problem = self._problem(rows, total, penalty, null)
-        self._check_start(problem, W)
+        outside = np.flatnonzero(to_host(problem.outside(rows.place.put(W))))
+        if outside.size and not isinstance(self.init, str):
+            raise ValueError(
+                f"row {outside[0]} of init, and {outside.size - 1} others, lie where the data does not vary, "
+                "such as along a constant feature; give other directions, or set unit_norm=True"
+            )
         if labels is not None:
             supervision = self._supervision(rows, labels, problem.mean)
             problem = replace(problem, supervision=supervision)
@@ -157,6 +163,7 @@ class BaseRICA(
     def _problem(
         self, rows: Rows, total: Moments, penalty: PenaltyFunction, null: np.ndarray
     ) -> Reconstruction:
+        # True is the objective of Le et al.; "tight" divides by t, and keeps out of constant directions.
         tight = self.unit_norm == "tight"
         return Reconstruction(
             rows,
@@ -179,7 +186,7 @@ class BaseRICA(
                 W = cluster_directions(rows, K, mean, labels, rng)
             else:
                 W = unit_rows(rng.normal(size=(K, rows.n_features)))
-            # So that W x has the size of x, about.
+            # So that W x is about as long as x.
             return W if self.unit_norm else W * min(1.0, np.sqrt(rows.n_features / K))
         W = np.array(to_host(self.init), dtype=np.float64)
         if W.shape != (K, rows.n_features):
@@ -189,15 +196,6 @@ class BaseRICA(
         if not np.isfinite(W).all() or not (W != 0).any(axis=1).all():
             raise ValueError("init must be finite, and no row of it may be all zeros")
         return W
-
-    def _check_start(self, problem: Reconstruction, W: np.ndarray) -> None:
-        """Raise an error where a given start is outside of where the data varies."""
-        outside = np.flatnonzero(to_host(problem.outside(problem.rows.place.put(W))))
-        if outside.size and not isinstance(self.init, str):
-            raise ValueError(
-                f"row {outside[0]} of init, and {outside.size - 1} others, lie where the data does not vary, "
-                "such as along a constant feature; give other directions, or set unit_norm=True"
-            )
 
     def _learned(self, rows: Rows, W: Array, mean: np.ndarray) -> dict[str, Any]:
         """Return the attributes that transform needs."""
@@ -249,7 +247,7 @@ def cluster_directions(
         sample = sample - mean.astype(sample.dtype)
         seed = int(rng.integers(2**31))
         model = GainShapeKMeans(k, max_iter=10, tol=0.0, compute_labels=False, random_state=seed)
-        # Where the rows are worked on, so that a GPU clusters them too.
+        # Clustered where the rows are worked on, which may be a GPU.
         W = to_host(model.fit(rows.place.put(sample)).cluster_centers_).astype(np.float64)
         directions.append(unit_rows(W, unit_rows(rng.normal(size=W.shape))))
     return np.concatenate(directions)

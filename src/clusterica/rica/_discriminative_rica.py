@@ -184,6 +184,7 @@ class DiscriminativeRICA(BaseRICA):
     def _supervision(self, rows: Rows, labels: BasisLabels, mean: Array) -> Supervision:
         term = make_discrimination(labels, eta=self.eta, constraint=self.constraint)
         self.eta_ = term.eta
+        # Codes are linear in the rows, so that second moments of every class are all that the term needs.
         fn = partial(class_moments, n_classes=len(labels.classes))
         total = map_reduce(fn, rows, mean, aligned=(labels.codes,))
         moments = ClassMoments(*total).second

@@ -141,9 +141,10 @@ def _toward_fixed_point(gradient: Array, seen: KernelTerms, *, reach: float) -> 
     """Return minus the move of every basis vector: gradient / c where c > 0, else a scaled gradient."""
     c = seen.scale
     lengths = to_host(row_lengths(gradient))
+    # Only where c > 0 is the fixed point a minimum along w_p, so that the move leads down.
     down = c > 0
     # Without any c to go by, the steepest vector moves as far as one may.
     usual = np.median(c[down]) if down.any() else lengths.max() / reach
     divisor = np.where(down, c, np.maximum(np.abs(c), usual))
-    divisor = np.maximum(divisor, lengths / reach)
+    divisor = np.maximum(divisor, lengths / reach)  # no move longer than reach
     return gradient / to_like(np.maximum(divisor, np.finfo(float).tiny), gradient)[:, None]

@@ -49,6 +49,7 @@ def check_basis_labels(estimator: Any, y: Any, rows: Rows, n_per_class: int | No
             f"({classes[0]!r}); give rows of other classes too"
         )
     k = max(1, rows.n_features // len(classes)) if n_per_class is None else n_per_class
+    # K-means needs a row for every centre.
     counts = np.bincount(codes)
     fewest = int(counts.argmin())
     if counts[fewest] < k:
@@ -64,6 +65,7 @@ def make_discrimination(
 ) -> Discrimination:
     """Return the discrimination term; warn where it is not convex."""
     k = labels.n_per_class
+    # d is convex for eta > k; k + 1 is the smallest whole number above k.
     weight = float(k + 1) if isinstance(eta, str) else float(eta)
     both = constraint == "both"
     if both and weight <= k:
