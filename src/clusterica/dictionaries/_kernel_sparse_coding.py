@@ -25,6 +25,7 @@ from clusterica.arrays import (
     map_reduce,
     map_rows,
     map_rows_reduce,
+    one_blas_thread,
     to_host,
     warn_user,
     working_memory,
@@ -215,20 +216,23 @@ class KernelSparseCoding(
             evaluate=partial(self._evaluate, rows),
             precondition=partial(_gauss_newton, metric=metric(self.kernel_, start) / rows.n_rows),
         )
-        position = solver.start(start)
         task = progress.subtask("basis", self.max_iter)
-        result = iterate(
-            solver.step,
-            LoopState(0, position, (position.evaluation.objective,)),
-            max_iter=self.max_iter,
-            tol=self.tol,
-            progress=task,
-            fitted=lambda at: {
-                "components_": rows.learned(at.params),
-                "kernel_": self.kernel_,
-                "_n_features_out": len(start),
-            },
-        )
+        # Products of small matrices, many times over: handing them to threads costs more than it gains
+        # (CPU time of a fit of 40 basis vectors to 800 digits on two shared cores: 0.15 of that without).
+        with one_blas_thread():
+            position = solver.start(start)
+            result = iterate(
+                solver.step,
+                LoopState(0, position, (position.evaluation.objective,)),
+                max_iter=self.max_iter,
+                tol=self.tol,
+                progress=task,
+                fitted=lambda at: {
+                    "components_": rows.learned(at.params),
+                    "kernel_": self.kernel_,
+                    "_n_features_out": len(start),
+                },
+            )
         task.end()
         self._keep(rows, result)
         progress.end()
