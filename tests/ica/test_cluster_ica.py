@@ -468,7 +468,7 @@ def test_one_feature(rng):
 def test_steps_that_are_too_few_are_told(mixed):
     from sklearn.exceptions import ConvergenceWarning
 
-    with pytest.warns(ConvergenceWarning, match="after max_iter=1 steps"):
+    with pytest.warns(ConvergenceWarning, match="did not converge in 1 iterations"):
         ClusterICA(refine="ml", max_iter=1, random_state=0).fit(mixed[0])
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from clusterica.ica._fold import fold, fold_overcomplete
+from clusterica.ica.folding import fold, fold_overcomplete
 
 
 def directions(rng, n, d):

@@ -9,7 +9,7 @@ from sklearn.preprocessing import StandardScaler
 from clusterica.cluster import KMeans
 from clusterica.dictionaries import KernelSparseCoding
 from clusterica.ica import ClusterICA, KernelICA
-from clusterica.ica._learned import learned_vectors
+from clusterica.ica.learned import learned_vectors
 from clusterica.rica import KernelRICA
 
 

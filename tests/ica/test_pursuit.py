@@ -268,7 +268,7 @@ class TestNothingToFind:
 
     def test_not_converged(self):
         _, X = mixture()
-        with pytest.warns(ConvergenceWarning, match="still moving after max_iter=3 passes"):
+        with pytest.warns(ConvergenceWarning, match="still moving after 3 iterations"):
             model = KurtosisPursuit(max_iter=3, random_state=0).fit(X)
         assert model.n_iter_ == 3
 

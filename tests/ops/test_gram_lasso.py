@@ -7,9 +7,19 @@ from sklearn.decomposition import sparse_encode
 from clusterica import config_context
 from clusterica.arrays import is_cpu_tensor, is_host_array, to_host
 from clusterica.kernels import Gaussian
+from clusterica.kernels.solvers import descend_on_host
 from clusterica.ops import gram_lasso
 from clusterica.ops.cpu import lasso as cpu_lasso
-from clusterica.ops.gram_lasso import lasso_of_gram, lasso_of_gram_reference
+from clusterica.ops.gram_lasso import lasso_of_gram_reference
+
+
+def lasso_of_gram(*args, **settings):
+    """As estimators call it: rows of tensors may go to the host."""
+    return gram_lasso.lasso_of_gram(*args, **settings, descend=descend_on_host)
+
+
+def is_sparse(B, energies, G, alpha):
+    return gram_lasso._is_sparse(B, energies, G, alpha, descend_on_host)
 
 
 def problem(seed=None, n=40, k=9, d=4):
@@ -72,8 +82,8 @@ def test_dense_codes_are_found_by_splitting_and_are_the_same(monkeypatch):
     args = kernel(X, W), np.ones(64), kernel(W, W)
     settings = {"alpha": 1e-3, "max_iter": 2000, "tol": 1e-9}
     dense = lasso_of_gram(*args, **settings)
-    assert gram_lasso._density(*args, 1e-3) > gram_lasso._MANY
-    assert gram_lasso._density(*args, 0.1) < gram_lasso._MANY
+    assert not is_sparse(*args, 1e-3)
+    assert is_sparse(*args, 0.1)
     monkeypatch.setattr(gram_lasso, "_MANY", 1000)
     compiled = lasso_of_gram(*args, **settings)
     assert max(dense.gaps.max(), compiled.gaps.max()) <= 1e-9
@@ -160,8 +170,7 @@ def test_how_many_nonzeros_are_many_depends_on_the_atoms(n_atoms, dense):
     X, W = (rng.normal(size=(n, 30)) for n in (128, n_atoms))
     X, W = (A / np.linalg.norm(A, axis=1, keepdims=True) for A in (X, W))
     kernel = Gaussian(0.2)
-    density = gram_lasso._density(kernel(X, W), np.ones(128), kernel(W, W), 0.005)
-    assert (density > gram_lasso._MANY) == dense
+    assert is_sparse(kernel(X, W), np.ones(128), kernel(W, W), 0.005) != dense
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -189,6 +198,18 @@ def test_few_steps_give_codes_and_the_gap_that_is_left(put):
     excess = objective(S, B, G, 0.1) - objective(best, B, G, 0.1)
     assert (excess <= gaps * energies / 2 + 1e-12).all()
     assert gaps.max() > 1e-9
+
+
+def test_without_a_solver_on_the_host_codes_come_from_splitting(put):
+    """The op moves nothing by itself: tensors stay where they are, and NumPy needs no other solver."""
+    _, _, B, energies, G = problem(seed=0)
+    settings = {"alpha": 0.3, "max_iter": 2000, "tol": 1e-7}
+    S, gaps = gram_lasso.lasso_of_gram(*(put(a) for a in (B, energies, G)), **settings)
+    assert type(S) is type(put(B))
+    best = lasso_of_gram(B, energies, G, alpha=0.3, max_iter=10_000, tol=1e-12).codes
+    excess = objective(to_host(S), B, G, 0.3) - objective(best, B, G, 0.3)
+    assert (excess <= to_host(gaps) * energies / 2 + 1e-12).all()
+    assert np.median(to_host(gaps)) <= 1e-7
 
 
 def test_zeros(put):

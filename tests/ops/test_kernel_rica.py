@@ -14,7 +14,6 @@ from clusterica.kernels import (
     Normalized,
     Polynomial,
 )
-from clusterica.ops import kernel_rica
 from clusterica.ops.discrimination import Discrimination
 from clusterica.ops.kernel_rica import (
     KernelSums,
@@ -285,7 +284,7 @@ def test_codes_and_how_many_rows_each_vector_reaches(put, problem):
     np.testing.assert_array_equal(to_host(counts), (expected >= 0.5).sum(axis=0))
 
 
-def test_tiles_change_nothing(rng, monkeypatch):
+def test_tiles_change_nothing(rng):
     """Blocks are cut into tiles on the CPU; labels are cut with them."""
     X, W, labels = rng.normal(size=(50, 5)), rng.normal(size=(6, 5)), rng.integers(3, size=50)
     model = Model(
@@ -297,7 +296,6 @@ def test_tiles_change_nothing(rng, monkeypatch):
     )
     bend = bend_of(gram(model.kernel, W))
     whole = kernel_sums(X, W, bend, labels, model=model)
-    monkeypatch.setattr(kernel_rica, "_TILE", 6 * 7)
-    cut = kernel_sums(X, W, bend, labels, model=model)
+    cut = kernel_sums(X, W, bend, labels, model=model, tile=6 * 7)
     for a, b in zip(whole, cut, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-12)

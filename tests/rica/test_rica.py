@@ -162,7 +162,7 @@ def test_the_gradient_by_finite_differences(
     signs = None if signs is None else np.array(signs, dtype=float)
     penalty = make_penalty("logcosh", pooling, n_codes=6, signs=signs)
     rows, C = check_rows(RICA(), put(X), reset=True), np.cov(X.T, bias=True)
-    mean, C, null = map(rows.place, (X.mean(axis=0), C, null))
+    mean, C, null = map(rows.place.put, (X.mean(axis=0), C, null))
     problem = Reconstruction(rows, mean, C, penalty, 0.7, unit_norm, null)
     assert_gradient(problem, rng)
 
@@ -464,7 +464,7 @@ def test_constant_data_gives_finite_filters():
 
 
 def test_steps_that_are_too_few_are_told(mixed):
-    with pytest.warns(ConvergenceWarning, match="after max_iter=2 steps") as caught:
+    with pytest.warns(ConvergenceWarning, match="did not converge in 2 iterations") as caught:
         RICA(max_iter=2, random_state=0).fit(mixed[0])
     assert caught[0].filename == __file__
 

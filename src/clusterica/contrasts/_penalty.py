@@ -10,7 +10,7 @@ import numpy as np
 from clusterica.contrasts._contrasts import Exponential, LogCosh, SmoothedL1, check_contrast
 from clusterica.contrasts._poolings import GroupPooling, TorusPooling
 from clusterica.ops.contrast import Contrast
-from clusterica.ops.penalty import CodePooling, Elementwise, PenaltyFunction, Pooled
+from clusterica.ops.penalty import Elementwise, PenaltyFunction, Pooled
 
 # By the names of the parameter `penalty`.
 PENALTIES: dict[str, Contrast] = {
@@ -46,10 +46,6 @@ def make_penalty(
             f"penalty={penalty!r} is not used with pooling, whose penalty is the root of the pooled energy; "
             f"give pooling=None with it, or leave penalty at 'logcosh'"
         )
-    return Pooled(_make_pooling(pooling, n_codes), signs)
-
-
-def _make_pooling(pooling: Any, n_codes: int) -> CodePooling:
     if isinstance(pooling, str):
         if pooling not in ("1d", "2d"):
             raise ValueError(f"pooling={pooling!r} must be '1d', '2d', groups or a pooling object")
@@ -62,6 +58,5 @@ def _make_pooling(pooling: Any, n_codes: int) -> CodePooling:
         pooling = TorusPooling(shape, width=3 if max(shape) > 3 else 1)
     elif not hasattr(pooling, "average"):
         pooling = GroupPooling(pooling)
-    found: CodePooling = pooling
-    found.check(n_codes)
-    return found
+    pooling.check(n_codes)
+    return Pooled(pooling, signs)

@@ -36,8 +36,9 @@ class TorusPooling:
     width: int = 3
 
     def __post_init__(self) -> None:
-        shape = tuple(self.shape) if np.iterable(self.shape) else (self.shape,)
-        if not shape or not all(isinstance(n, Integral) and n > 0 for n in shape):
+        given: Any = self.shape  # a single number is taken as a ring
+        shape: tuple[Any, ...] = tuple(given) if np.iterable(given) else (given,)
+        if not shape or not all(isinstance(n, Integral) and int(n) > 0 for n in shape):
             raise ValueError(
                 f"shape={shape} must be one or more numbers of codes, such as (20, 20)"
             )
@@ -94,7 +95,8 @@ def _band(length: int, width: int) -> np.ndarray:
     places = np.arange(length)
     apart = np.abs(places[:, None] - places)
     near = np.minimum(apart, length - apart) <= width // 2
-    return near / near.sum(axis=1)
+    band: np.ndarray = near / near.sum(axis=1)
+    return band
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,7 @@ class GroupPooling:
         groups = np.ravel(to_host(self.groups))
         if groups.dtype.kind == "f" and not np.isfinite(groups).all():
             raise ValueError("groups must be finite; give every code the number of its group")
-        object.__setattr__(self, "groups", tuple(groups.tolist()))
+        object.__setattr__(self, "groups", tuple(groups.tolist()))  # hashable, for the caches below
 
     def check(self, n_codes: int) -> None:
         """Raise a ValueError if there is not one group for every code."""
@@ -128,6 +130,7 @@ class GroupPooling:
         """Return for every code the mean over its group, shape (n_rows, n_codes)."""
         xp = namespace_of(V)
         order, back, size = _sorted_groups(self.groups)
+        # Groups of one size: sorted, they are an axis to take means over. Others need a product.
         if size:
             V = xp.reshape(xp.take(V, to_like(order, V), axis=1), (V.shape[0], -1, size))
             V = xp.broadcast_to(xp.mean(V, axis=2, keepdims=True), V.shape)
@@ -136,7 +139,7 @@ class GroupPooling:
         return (V @ M) @ M.T
 
 
-# Both are asked for once a tile: a few rows.
+# Cached, since both are needed for every tile of rows, and depend on the groups only.
 @lru_cache(maxsize=8)
 def _sorted_groups(groups: tuple[Any, ...]) -> tuple[np.ndarray, np.ndarray, int]:
     """Return the codes by group, the place of each among them, and the size of groups, 0 if it differs."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from array_api_compat import is_dask_array
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.callback import CallbackSupportMixin
 from sklearn.exceptions import ConvergenceWarning
@@ -24,13 +24,19 @@ from clusterica.arrays import (
     fit_context,
     map_reduce,
     map_rows,
+    map_rows_reduce,
+    one_blas_thread,
     to_host,
+    warn_user,
+    working_memory,
 )
-from clusterica.cluster import KMeans
+from clusterica.cluster.starts import kmeans_start
 from clusterica.kernels import KERNEL_NAMES, Kernel, Normalized, make_kernel
+from clusterica.kernels.solvers import descend_on_host
 from clusterica.ops.kernel_coding import (
     CodingSums,
     basis_pull,
+    coding_row_bytes,
     coding_sums,
     count_unsolved,
     kernel_codes,
@@ -42,15 +48,9 @@ from clusterica.optim import (
     Evaluation,
     LoopResult,
     LoopState,
-    Progress,
     fit_progress,
     iterate,
 )
-
-# Codes are found this much better than the basis, so that the search along a line is not led by their error.
-_SHARE_OF_TOL = 0.1
-# Most sweeps over the basis for the codes of a row, as in KernelSparseEncoder.
-_MOST_CODE_STEPS = 1000
 
 
 class KernelSparseCoding(
@@ -198,16 +198,43 @@ class KernelSparseCoding(
         """
         rows = check_rows(self, X, reset=True, min_rows=2)
         n = self.n_components or rows.n_features
+        if n > rows.n_rows:
+            raise ValueError(
+                f"n_components={n} must be at most the number of rows, n_samples={rows.n_rows}; lower it, "
+                "or give more rows"
+            )
         rng = as_generator(self.random_state)
-        # As many rows as K-means needs for a good start.
+        # 100 rows for each basis vector, 20,000 at least: a start need not be exact.
         size = min(rows.n_rows, max(20_000, 100 * n))
         drawn = rows.take(np.sort(rng.choice(rows.n_rows, size=size, replace=False)))
         sample = scale_rows(drawn, normalize=self.normalize)
         kernel = make_kernel(self.kernel, gamma=self.gamma, rows=sample, rng=rng)
         self.kernel_ = kernel if kernel.unit_diagonal else Normalized(kernel)
         progress = fit_progress(self, 2, X=X, y=y)
-        start = self._start(rows, sample, n, rng, progress)
-        self._keep(rows, self._minimize(rows, start, progress))
+        start = kmeans_start(rows, sample, n, rng=rng, progress=progress)
+        solver = LBFGS(
+            evaluate=partial(self._evaluate, rows),
+            precondition=partial(_gauss_newton, metric=metric(self.kernel_, start) / rows.n_rows),
+        )
+        task = progress.subtask("basis", self.max_iter)
+        # Products of small matrices, many times over: handing them to threads costs more than it gains
+        # (CPU time of a fit of 40 basis vectors to 800 digits on two shared cores: 0.15 of that without).
+        with one_blas_thread():
+            position = solver.start(start)
+            result = iterate(
+                solver.step,
+                LoopState(0, position, (position.evaluation.objective,)),
+                max_iter=self.max_iter,
+                tol=self.tol,
+                progress=task,
+                fitted=lambda at: {
+                    "components_": rows.learned(at.params),
+                    "kernel_": self.kernel_,
+                    "_n_features_out": len(start),
+                },
+            )
+        task.end()
+        self._keep(rows, result)
         progress.end()
         return self
 
@@ -226,72 +253,36 @@ class KernelSparseCoding(
         """
         rows = check_fitted_rows(self, X, "components_")
         W = rows.place.put(np.asarray(to_host(self.components_), dtype=rows.dtype))
-        fn = partial(
-            _codes,
-            kernel=self.kernel_,
-            sparsity=float(self.sparsity),
-            normalize=self.normalize,
-            tol=float(self.tol),
-        )
-        row_bytes = _row_bytes(rows, W.shape[0])
-        return map_rows(fn, rows, W, gram(self.kernel_, W), row_bytes=row_bytes)
-
-    def _start(
-        self, rows: Rows, sample: np.ndarray, n: int, rng: np.random.Generator, progress: Progress
-    ) -> np.ndarray:
-        """Return the centres of K-means of some rows, in float64."""
-        if n > rows.n_rows:
-            raise ValueError(
-                f"n_components={n} must be at most the number of rows, n_samples={rows.n_rows}; lower it, "
-                "or give more rows"
-            )
-        kmeans = KMeans(n, max_iter=50, compute_labels=False, random_state=rng)
-        with warnings.catch_warnings(), progress.lend_to(kmeans, "start"):
-            # A start need not have converged, and equal rows share a centre.
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            kmeans.fit(rows.home.put(sample))
-        return to_host(kmeans.cluster_centers_).astype(np.float64)
-
-    def _minimize(self, rows: Rows, start: np.ndarray, progress: Progress) -> LoopResult:
-        solver = LBFGS(
-            evaluate=partial(self._evaluate, rows),
-            precondition=partial(_gauss_newton, metric=metric(self.kernel_, start) / rows.n_rows),
-        )
-        position = solver.start(start)
-        task = progress.subtask("basis", self.max_iter)
-        result = iterate(
-            solver.step,
-            LoopState(0, position, (position.evaluation.objective,)),
-            max_iter=self.max_iter,
-            tol=self.tol,
-            progress=task,
-            fitted=lambda at: {
-                "components_": rows.learned(at.params),
-                "kernel_": self.kernel_,
-                "_n_features_out": len(start),
-            },
-        )
-        task.end()
-        return result
+        G, settings = gram(self.kernel_, W), self._code_settings()
+        if is_dask_array(X):  # lazy: there are no codes yet to warn about
+            return map_rows(partial(_codes, **settings), rows, W, G)
+        S, (n_unsolved,) = map_rows_reduce(partial(_counted_codes, **settings), rows, W, G)
+        self._warn_of_unsolved(float(n_unsolved), rows.n_rows)
+        return S
 
     def _evaluate(self, rows: Rows, W: np.ndarray) -> Evaluation:
         """Return the objective and its gradient by the basis, from one walk over the rows."""
-        fn = partial(
-            coding_sums,
-            kernel=self.kernel_,
-            sparsity=float(self.sparsity),
-            normalize=self.normalize,
-            max_iter=_MOST_CODE_STEPS,
-            tol=_SHARE_OF_TOL * self.tol,
-        )
         placed = rows.place.put(W.astype(rows.dtype))
-        G = gram(self.kernel_, placed)
-        total = map_reduce(fn, rows, placed, G, row_bytes=_row_bytes(rows, len(W)))
+        fn = partial(coding_sums, **self._code_settings())
+        total = map_reduce(fn, rows, placed, gram(self.kernel_, placed))
         sums = CodingSums(*(to_host(value) for value in total))
-        V = W.astype(rows.dtype).astype(np.float64)  # the basis that the rows have seen
+        # The basis as the rows have seen it, rounded to their dtype: the gradient must belong to it.
+        V = W.astype(rows.dtype).astype(np.float64)
         own = basis_pull(self.kernel_, V, gram(self.kernel_, V), sums.products)
         gradient = sums.scale[:, None] * V - sums.vector + own.gradient(V)
         return Evaluation(float(sums.objective) / rows.n_rows, gradient / rows.n_rows, sums)
+
+    def _code_settings(self) -> dict[str, Any]:
+        """Return the parameters of the codes of a block, in fit and in transform."""
+        return {
+            "kernel": self.kernel_,
+            "sparsity": float(self.sparsity),
+            "normalize": self.normalize,
+            "max_iter": 1000,  # sweeps over the basis, as in KernelSparseEncoder
+            # Ten times better than the basis, so that errors of the codes do not mislead the line search.
+            "tol": 0.1 * float(self.tol),
+            "descend": descend_on_host,
+        }
 
     def _keep(self, rows: Rows, result: LoopResult) -> None:
         """Set the fitted attributes, and warn of what went wrong."""
@@ -300,62 +291,42 @@ class KernelSparseCoding(
         self.n_components_ = self._n_features_out = len(W)
         self.objective_history_, self.n_iter_ = np.array(result.history), result.n_iter
         self.n_dead_ = int((sums.reached == 0).sum())
-        if not (result.converged or result.stopped):
-            warnings.warn(
-                f"the objective still fell after max_iter={self.max_iter} steps; raise max_iter or tol",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
-        _warn_of_unsolved(float(sums.unsolved), rows.n_rows, self.tol, stacklevel=5)
+        result.warn_if_unfinished(self)
+        self._warn_of_unsolved(float(sums.unsolved), rows.n_rows)
         if self.n_dead_ > MUCH_DEAD * len(W):
-            warnings.warn(
+            warn_user(
                 f"{self.n_dead_} of {len(W)} basis vectors are dead: no row has k(w, x) of 0.01; use a "
-                "smaller gamma, such as gamma='median', fewer n_components, or normalize=True",
-                UserWarning,
-                stacklevel=4,
+                "smaller gamma, such as gamma='median', fewer n_components, or normalize=True"
+            )
+
+    def _warn_of_unsolved(self, n: float, n_rows: int) -> None:
+        if n > 0:
+            warn_user(
+                f"the codes of {n:.0f} of {n_rows} rows did not reach a relative duality gap of "
+                f"tol={self.tol:g}; raise tol or sparsity",
+                ConvergenceWarning,
             )
 
 
 def _gauss_newton(gradient: np.ndarray, sums: CodingSums, *, metric: float) -> np.ndarray:
     """Divide by the second derivative of the fit with codes held fixed, less what couples basis vectors.
 
-    By w_p that is about ``2 mean_i s_ip² |dφ(w)/dw|²``; vectors that few rows use move as if some more did.
+    By w_p that is about ``2 mean_i s_ip² |dφ(w)/dw|²``.
     """
     curvature = 2 * metric * np.diag(sums.products)
-    # A basis vector that hardly any row uses would move as far as it likes.
+    # A basis vector that hardly any row uses has almost no curvature, and would move very far: at least 5 %
+    # of the mean.
     least = max(0.05 * curvature.mean(), np.finfo(float).tiny)
-    return gradient / np.maximum(curvature, least)[:, None]
+    move: np.ndarray = gradient / np.maximum(curvature, least)[:, None]
+    return move
 
 
-def _codes(
-    X: Array,
-    W: Array,
-    G: Array,
-    *,
-    kernel: Kernel,
-    sparsity: float,
-    normalize: bool,
-    tol: float,
-) -> Array:
-    X = scale_rows(X, normalize=normalize)
-    share = _SHARE_OF_TOL * tol
-    found = kernel_codes(
-        X, W, G, kernel=kernel, sparsity=sparsity, max_iter=_MOST_CODE_STEPS, tol=share
-    )
-    _warn_of_unsolved(float(count_unsolved(found.gaps, share)), X.shape[0], tol, stacklevel=3)
-    return found.codes
+@working_memory(coding_row_bytes)
+def _codes(X: Array, W: Array, G: Array, **settings: Any) -> Array:
+    return kernel_codes(X, W, G, **settings).codes
 
 
-def _warn_of_unsolved(n: float, n_rows: int, tol: float, *, stacklevel: int) -> None:
-    """Warn of codes of n rows that were not found."""
-    if n > 0:
-        warnings.warn(
-            f"the codes of {n:.0f} of {n_rows} rows did not reach a relative duality gap of tol={tol:g}; "
-            "raise tol or sparsity",
-            ConvergenceWarning,
-            stacklevel=stacklevel,
-        )
-
-
-def _row_bytes(rows: Rows, n_basis: int) -> int:
-    return (3 * rows.n_features + 13 * n_basis) * rows.dtype.itemsize
+@working_memory(coding_row_bytes)
+def _counted_codes(X: Array, W: Array, G: Array, **settings: Any) -> tuple[Array, tuple[Array]]:
+    S, gaps = kernel_codes(X, W, G, **settings)
+    return S, (count_unsolved(gaps, settings["tol"]),)

@@ -13,6 +13,7 @@ from clusterica.arrays import Array, Interval, StrOptions, namespace_of, to_host
 from clusterica.encoders._base import BaseEncoder
 from clusterica.encoders._sparse import warn_of_gaps
 from clusterica.kernels import KERNEL_NAMES, Gaussian, Kernel, make_kernel, median_gamma
+from clusterica.kernels.solvers import descend_on_host
 from clusterica.ops import code
 from clusterica.ops.kernel_coding import kernel_codes
 from clusterica.ops.kernels import gram
@@ -190,6 +191,15 @@ def _kernel_lasso(
     tol: float,
 ) -> Array:
     X = (unit_rows(X) if normalize else X) * scale
-    S, gaps = kernel_codes(X, W, G, kernel=kernel, sparsity=sparsity, max_iter=max_iter, tol=tol)
+    S, gaps = kernel_codes(
+        X,
+        W,
+        G,
+        kernel=kernel,
+        sparsity=sparsity,
+        max_iter=max_iter,
+        tol=tol,
+        descend=descend_on_host,
+    )
     warn_of_gaps(gaps, max_iter=max_iter, tol=tol, name="sparsity")
     return code.split_signs(S) if split_signs else S

@@ -24,8 +24,6 @@ from clusterica.cluster import BaseKMeans, CosineKMeans, with_n_centers
 from clusterica.ops.linalg import project
 from clusterica.preprocessing import KernelWhitener, Whitener
 
-_TILE = 256  # rows that are whitened at a time
-
 
 def prepared(
     clusterer: BaseEstimator | None,
@@ -75,6 +73,7 @@ def all_white_rows(X: Any, rows: Rows, whitener: Whitener | KernelWhitener) -> R
 def _too_large(X: Any, rows: Rows, whitener: Whitener | KernelWhitener) -> bool:
     """Return whether the whitened rows would be kept in memory, and do not fit the budget."""
     needed = rows.n_rows * whitener.n_components_ * rows.dtype.itemsize
+    # Dask keeps nothing in memory, and a device has its own.
     lazy = array_api_compat.is_dask_array(X) or not rows.home.on_host
     return needed > get_config()["memory"] and not lazy
 
@@ -87,13 +86,16 @@ def white_rows_in_float32(
     They are whitened a few at a time, so that nothing else of their size is made.
     """
     chosen = _choose(rows, n_rows, rng)
+    # Computed in the dtype of the rows, kept in float32: it is only a start, and takes half the memory.
     B, mean = (np.asarray(to_host(a), rows.dtype) for a in (whitener.whitening_, whitener.mean_))
     Y = np.empty((n_rows, len(B)), np.float32)
 
     def whiten(part: slice) -> None:
         Y[part] = project(rows.take(chosen[part]), B, mean)
 
-    parts = ((slice(start, start + _TILE),) for start in range(0, n_rows, _TILE))
+    # 256 rows at a time, so that copies of them are small compared with Y.
+    size = 256
+    parts = ((slice(start, start + size),) for start in range(0, n_rows, size))
     for _ in in_order(whiten, parts):
         pass
     return rows.home.put(Y)
@@ -103,6 +105,7 @@ def _choose(rows: Rows, n_rows: int, rng: np.random.Generator) -> np.ndarray:
     """Return the indices of n_rows rows, drawn at random, or of all."""
     if n_rows == rows.n_rows:
         return np.arange(n_rows)
+    # Sorted, so that a file is read from front to back.
     return np.sort(rng.choice(rows.n_rows, size=n_rows, replace=False))
 
 
@@ -124,6 +127,7 @@ def centroids_of(clusterer: BaseEstimator, n_white: int) -> tuple[np.ndarray, np
         )
     if hasattr(clusterer, "counts_"):
         return C, to_host(clusterer.counts_).astype(np.float64)
+    # Clusterers of other libraries: rows by label, without the -1 of noise; else all count the same.
     labels: Array | None = getattr(clusterer, "labels_", None)
     if labels is None:
         return C, np.ones(len(C))

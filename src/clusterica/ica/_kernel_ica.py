@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.callback import CallbackSupportMixin
-from sklearn.exceptions import ConvergenceWarning
 
 from clusterica.arrays import (
     Array,
@@ -29,7 +27,7 @@ from clusterica.ica._centroids import all_white_rows
 from clusterica.ica._likelihood import symmetric_fixed_point
 from clusterica.kernels import KERNEL_NAMES, Kernel
 from clusterica.ops.moments import response_moments
-from clusterica.optim import Progress, fit_progress
+from clusterica.optim import fit_progress
 from clusterica.preprocessing import KernelWhitener
 
 
@@ -181,11 +179,27 @@ class KernelICA(
             gamma=self.gamma,
             n_landmarks=self.n_landmarks,
             normalize=self.normalize,
+            # A number, so that the whitener can be cloned and gives the same landmarks again.
             random_state=int(rng.integers(2**31)),
         ).fit(X)
         Z = all_white_rows(X, rows, self.whitener_)
-        C = self._unmix(rows, Z, contrast, rng, progress)
-        self.__dict__.update(self._learned(rows, Z, C))
+        task = progress.subtask("unmixing", self.max_iter)
+        result = symmetric_fixed_point(
+            Z,
+            rng.standard_normal((Z.n_features, Z.n_features)),
+            contrast=contrast,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            progress=task,
+            fitted=lambda C: self._learned(rows, Z, C),
+        )
+        task.end()
+        self.n_iter_ = result.n_iter
+        result.warn_if_unfinished(
+            self,
+            "raise max_iter or tol, or lower n_components: directions of Gaussian sources never converge",
+        )
+        self.__dict__.update(self._learned(rows, Z, result.params))
         progress.end()
         return self
 
@@ -205,41 +219,11 @@ class KernelICA(
         rows = check_fitted_rows(self, X, "components_")
         return self.whitener_._project(rows, self.unmixing_)
 
-    def _unmix(
-        self,
-        rows: Rows,
-        Z: Rows,
-        contrast: Contrast,
-        rng: np.random.Generator,
-        progress: Progress,
-    ) -> np.ndarray:
-        """Return orthonormal directions of the white rows Z."""
-        task = progress.subtask("unmixing", self.max_iter)
-        result = symmetric_fixed_point(
-            Z,
-            rng.standard_normal((Z.n_features, Z.n_features)),
-            contrast=contrast,
-            max_iter=self.max_iter,
-            tol=self.tol,
-            progress=task,
-            fitted=lambda C: self._learned(rows, Z, C),
-        )
-        task.end()
-        self.n_iter_ = result.n_iter
-        if not (result.converged or result.stopped):
-            warnings.warn(
-                f"the directions were still turning after max_iter={self.max_iter} steps; raise max_iter or "
-                "tol, or lower n_components: directions of Gaussian sources never rest",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
-        return result.params
-
     def _learned(self, rows: Rows, Z: Rows, C: np.ndarray) -> dict[str, Any]:
         """Return the attributes for directions C of the white rows Z, signed and sorted by the convention."""
+        # White rows have mean zero already.
         about = np.zeros(len(C), rows.dtype)
-        row_bytes = 4 * len(C) * rows.dtype.itemsize
-        total = map_reduce(response_moments, Z, C.astype(rows.dtype), about, row_bytes=row_bytes)
+        total = map_reduce(response_moments, Z, C.astype(rows.dtype), about)
         second, fourth = (to_host(m) / rows.n_rows for m in total)
         kurtosis = fourth / second**2 - 3
         order = np.argsort(-kurtosis, kind="stable")

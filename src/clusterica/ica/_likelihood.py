@@ -65,21 +65,18 @@ def symmetric_fixed_point(
     """
     whitening = np.eye(rows.n_features) if whitening is None else whitening
     mean = np.zeros(rows.n_features) if mean is None else mean
-    step = partial(_fixed_point_step, rows=rows, whitening=whitening, mean=mean, contrast=contrast)
+    fn = partial(likelihood_sums, contrast=contrast)
+
+    def step(W: np.ndarray) -> Step:
+        of = LikelihoodSums(*means_of(fn, rows, W @ whitening, mean))
+        M = (of.gradient - np.diag(of.curvature)) @ W
+        new = to_host(polar_factor(rows.place.put(M)))
+        # A direction may change its sign from step to step, which is no move.
+        change = float(np.abs(1 - np.abs((new * W).sum(axis=1))).max())
+        return Step(new, float(of.value), change)
+
     state = LoopState(0, polar_factor(start))
     return iterate(step, state, max_iter=max_iter, tol=tol, progress=progress, fitted=fitted)
-
-
-def _fixed_point_step(
-    W: np.ndarray, *, rows: Rows, whitening: np.ndarray, mean: np.ndarray, contrast: Contrast
-) -> Step:
-    fn = partial(likelihood_sums, contrast=contrast)
-    of = LikelihoodSums(*means_of(fn, rows, W @ whitening, mean))
-    M = (of.gradient - np.diag(of.curvature)) @ W
-    new = to_host(polar_factor(rows.place.put(M)))
-    # A direction may change its sign from step to step, which is no move.
-    change = float(np.abs(1 - np.abs((new * W).sum(axis=1))).max())
-    return Step(new, float(of.value), change)
 
 
 # --- Maximum likelihood -----------------------------------------------------------------------------
@@ -91,6 +88,7 @@ def check_density(contrast: Contrast) -> None:
     At the best scale of a source y, ``E[y G'(y)] = 1``; a bounded G never gets there, and the longer the
     filters, the larger the likelihood. It is tried on normal sources of many scales.
     """
+    # Quantiles of a normal law in place of draws, so that the answer is always the same.
     levels = (np.arange(1000) + 0.5) / 1000
     y = np.logspace(-4, 4, 81)[:, None] * stats.norm.ppf(levels)
     with np.errstate(all="ignore"):  # at the largest scales
@@ -161,6 +159,7 @@ def _evaluate(
     """Return the mean loss, its relative gradient, and the curvatures h, one walk over the rows."""
     fn = partial(likelihood_sums, contrast=contrast)
     mean_of = LikelihoodSums(*means_of(fn, rows, W @ B0, mean))
+    # E[G''(y_i) y_j²] is the product of the means for independent sources; exact on the diagonal.
     h = np.outer(mean_of.curvature, mean_of.energy)
     np.fill_diagonal(h, mean_of.diagonal)
     objective = float(mean_of.value) - np.linalg.slogdet(W).logabsdet
@@ -177,6 +176,7 @@ class _LikelihoodOfLaws:
     def __call__(self, W: np.ndarray) -> Evaluation:
         """Return the mean loss, its relative gradient, and the curvatures h, one walk over the rows."""
         mean_of = ScoreSums(*means_of(score_sums, self._rows, W @ self._B0, self._mean))
+        # Laws that changed on the way would change the objective, and mislead the line search.
         if self._laws is None:
             self._laws = fit_laws(mean_of)
         a, b = self._laws
@@ -192,8 +192,7 @@ class _LikelihoodOfLaws:
 def means_of(fn: Any, rows: Rows, B: np.ndarray, mean: np.ndarray) -> tuple[np.ndarray, ...]:
     """Return the means over rows of what an op sums, of the sources ``B (x - mean)``."""
     B, mean = (np.asarray(a, dtype=rows.dtype) for a in (B, mean))
-    row_bytes = (rows.n_features + 7 * len(B)) * rows.dtype.itemsize
-    total = map_reduce(fn, rows, B, mean, row_bytes=row_bytes)
+    total = map_reduce(fn, rows, B, mean)
     return tuple(to_host(value) / rows.n_rows for value in total)
 
 
@@ -206,7 +205,7 @@ def _quasi_newton(gradient: np.ndarray, h: np.ndarray) -> np.ndarray:
     least = (h + h.T - np.sqrt((h - h.T) ** 2 + 4)) / 2
     # Two Gaussian sources would have a block with an eigenvalue of 0.
     h = h + np.maximum(0.01 - least, 0)
-    E = (h.T * gradient - gradient.T) / (h * h.T - 1)
+    E: np.ndarray = (h.T * gradient - gradient.T) / (h * h.T - 1)
     np.fill_diagonal(E, np.diag(gradient) / (np.diag(h) + 1))
     return E
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -28,6 +27,7 @@ from clusterica.arrays import (
     fit_context,
     map_reduce,
     to_host,
+    warn_user,
 )
 from clusterica.contrasts import Contrast, Exponential, LogCosh, Quartic, check_contrast
 from clusterica.ica._search import DirectionSearch, FoundDirection, PursuitSpace, pursuit_space
@@ -37,12 +37,13 @@ from clusterica.ops.moments import response_moments
 from clusterica.ops.pursuit import OrientedContrast, column_fourths, orient
 from clusterica.optim import Progress, fit_progress
 from clusterica.preprocessing import Whitener
-from clusterica.preprocessing._map import apply_map
+from clusterica.preprocessing.maps import apply_map
 
 _CONTRASTS: dict[str, Contrast] = {
     "kurtosis": Quartic(),
     "logcosh": LogCosh(),
     "exp": Exponential(),
+    # Reported squared, as the approximation of the negentropy by one contrast is.
     "negentropy": Exponential(),
 }
 # The sides that a start is sent to: 1 down to the least excess, -1 up to the largest.
@@ -237,14 +238,14 @@ class KurtosisPursuit(
                 "at most so many, and data that is not constant"
             )
         kurtosis = _feature_kurtosis(rows, self.whitener_)
-        warn_of_few_rows(kurtosis, rows.n_rows, "feature", stacklevel=3)
+        warn_of_few_rows(kurtosis, rows.n_rows, "feature")
         progress = fit_progress(self, self.n_components, X=X, y=y)
         found: list[FoundDirection] = []
         for _ in range(self.n_components):
             task = progress.subtask("component", self.max_iter)
             found.append(self._find(white, contrast, found, rng, task))
             if task.end():
-                break
+                break  # a callback asked to stop: the directions so far are kept
         self._keep(white, contrast, found)
         progress.end()
         self._warn_of_chance(white, contrast, found)
@@ -285,11 +286,10 @@ class KurtosisPursuit(
             fitted=lambda direction: _learned(white, [*before, direction]),
         )
         if not result.converged:
-            warnings.warn(
-                f"the best of {self.n_init} starts was still moving after max_iter={self.max_iter} passes; "
-                "raise max_iter or tol",
+            warn_user(
+                f"KurtosisPursuit did not converge: the best of {self.n_init} starts was still moving after "
+                f"{self.max_iter} iterations; raise max_iter or tol",
                 ConvergenceWarning,
-                stacklevel=4,
             )
         return result
 
@@ -299,11 +299,8 @@ class KurtosisPursuit(
         """Set the fitted attributes."""
         for name, value in _learned(white, [f.direction for f in found]).items():
             setattr(self, name, value)
-        rows, k = white.rows, len(found)
-        row_bytes = (rows.n_features + 3 * k) * rows.dtype.itemsize
-        total = map_reduce(
-            response_moments, rows, self.components_, self.mean_, row_bytes=row_bytes
-        )
+        rows = white.rows
+        total = map_reduce(response_moments, rows, self.components_, self.mean_)
         second, fourth = (to_host(m) / rows.n_rows for m in total)
         self.kurtosis_ = rows.learned(fourth / second**2 - 3)
         self.objective_ = contrast.reported(np.array([f.excess for f in found]))
@@ -315,30 +312,28 @@ class KurtosisPursuit(
     ) -> None:
         """Warn of the first direction that Gaussian rows may have as well."""
         n, d = white.rows.n_rows, white.n_dims
+        # As many points as this can be cut into any two groups by a plane.
         if n <= d + 1:
-            warnings.warn(
+            warn_user(
                 f"n_samples={n} rows vary in {d} dimensions, so that there is a direction to tell apart any "
                 "two groups of them, and the one found means nothing; give more rows, or look in fewer "
-                "dimensions with whitener=Whitener('pca', eps=0.0, n_components=...)",
-                UserWarning,
-                stacklevel=4,
+                "dimensions with whitener=Whitener('pca', eps=0.0, n_components=...)"
             )
             return
         for j, f in enumerate(found):
             side = {"min": -1.0, "max": 1.0, "abs": np.sign(f.excess)}[self.objective]
+            # Each direction found takes one dimension from the next.
             level = contrast.noise_level(n, d - j, side)
             if side * f.excess > side * level:
                 continue
             value, chance = contrast.reported(np.array([f.excess, level]))
             kind, extreme = ("cluster", "least") if side < 0 else ("super-Gaussian", "largest")
             name = "excess kurtosis" if self.contrast == "kurtosis" else "contrast"
-            warnings.warn(
+            warn_user(
                 f"no {kind} direction was found (component {j}): the {extreme} {name} over all directions is "
                 f"{value:.3g}, and {n} Gaussian rows in {d - j} dimensions may have {chance:.3g} by chance. "
                 "The projection need not show anything; try more rows, fewer dimensions with "
-                "whitener=Whitener('pca', eps=0.0, n_components=...), or another objective",
-                UserWarning,
-                stacklevel=4,
+                "whitener=Whitener('pca', eps=0.0, n_components=...), or another objective"
             )
             return
 
@@ -346,9 +341,10 @@ class KurtosisPursuit(
 def _learned(white: PursuitSpace, directions: list[np.ndarray]) -> dict[str, Any]:
     """Return the attributes of a model with these directions of the white space."""
     rows = white.rows
+    # The search divides moments by n; learned directions have unit variance divided by n - 1.
     F = np.array(directions) @ white.T * np.sqrt((rows.n_rows - 1) / rows.n_rows)
     largest = np.take_along_axis(F, np.abs(F).argmax(axis=1)[:, None], axis=1)
-    F = np.where(largest < 0, -F, F)
+    F = np.where(largest < 0, -F, F)  # a sign that two fits share
     return {
         "components_": rows.learned(F),
         "mean_": rows.learned(white.mean),
@@ -360,6 +356,6 @@ def _feature_kurtosis(rows: Rows, whitener: Whitener) -> np.ndarray:
     """Return the excess kurtosis of every feature, -3 for a constant one."""
     variances = np.diag(to_host(whitener.covariance_))
     scale = np.sqrt(np.where(variances > 0, variances, np.inf)).astype(rows.dtype)
-    row_bytes = 2 * rows.n_features * rows.dtype.itemsize
-    (fourths,) = map_reduce(column_fourths, rows, whitener.mean_, scale, row_bytes=row_bytes)
-    return to_host(fourths) / rows.n_rows - 3
+    (fourths,) = map_reduce(column_fourths, rows, whitener.mean_, scale)
+    kurtosis: np.ndarray = to_host(fourths) / rows.n_rows - 3
+    return kurtosis

@@ -12,23 +12,21 @@
 
 from __future__ import annotations
 
-import warnings
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
-from clusterica.arrays import Array, Rows, as_rows, to_host
+from clusterica.arrays import Array, Rows, as_rows, to_host, warn_user
 from clusterica.contrasts import Contrast, SmoothedL1
 from clusterica.ica._centroids import WhiteBlocks
 from clusterica.ica._likelihood import maximize_likelihood, means_of, symmetric_fixed_point
 from clusterica.ops.likelihood import LikelihoodSums, likelihood_sums
 from clusterica.ops.linalg import polar_factor, unit_rows
 from clusterica.ops.score import EnergyProducts, energy_products
-from clusterica.optim import Progress
+from clusterica.optim import LoopResult, Progress
 from clusterica.preprocessing import Whitener
-from clusterica.preprocessing._moments import moments_about_mean
+from clusterica.preprocessing.moments import moments_about_mean
 
 # Share of the largest variance below which a direction of the white rows has none.
 _LEAST_VARIANCE = 1e-8
@@ -45,14 +43,6 @@ class WhiteMap(NamedTuple):
     R: np.ndarray
     """Inverse root of ``E[y yᵀ]`` for ``y = T (x - mean)``, symmetric."""
     mean: np.ndarray
-
-
-class Refined(NamedTuple):
-    """Filters of shape (n_components, n_features), and the steps of the likelihood."""
-
-    filters: np.ndarray
-    n_iter: int
-    history: tuple[float, ...]
 
 
 def white_map(whitener: Whitener) -> WhiteMap | None:
@@ -100,10 +90,18 @@ def find_start(
     filled = np.concatenate([directions, rng.normal(size=(missing, space.R.shape[0]))])
     # A filter c of the white rows y is the filter c R^-1 of z = R y.
     back = np.linalg.inv(space.R)
-    W = polar_factor(filled @ back)
+    W: np.ndarray = polar_factor(filled @ back)
     if contrast is not None:
         return W
-    white = _white_sample(rows, sample, space)
+    # All rows, where the sample is blocks that are made anew on every walk, or has directions without
+    # variance. Otherwise the sample, made exactly white, which weak sources need.
+    white = WhiteRows(rows, space.R @ space.T, space.mean)
+    if not isinstance(sample, WhiteBlocks):
+        Y = as_rows(sample)
+        n, mean, second = (to_host(m) for m in moments_about_mean(Y))
+        values, vectors = np.linalg.eigh(second / n)
+        if values[0] > _LEAST_VARIANCE * values[-1]:
+            white = WhiteRows(Y, (vectors / np.sqrt(values)) @ vectors.T, mean)
     W = find_rotation(white, W, rng=rng)
     # A sample has not quite the covariance of all rows.
     return W if white.rows is rows else polar_factor(W @ white.whitening @ back)
@@ -118,8 +116,11 @@ def refine(
     max_iter: int,
     rng: np.random.Generator,
     progress: Progress,
-) -> Refined:
-    """Return the filters of largest likelihood, from a rotation W of white rows on.
+) -> LoopResult:
+    """Return the filters of largest likelihood, starting from a rotation W of white rows.
+
+    They are the ``params`` of the result, shape (n_components, n_features). ``n_iter`` is 0 where the
+    likelihood ended with copies of a source, and a rotation is returned instead.
 
     Parameters
     ----------
@@ -146,49 +147,17 @@ def refine(
     task.end()
     # Sources of finite variance have correlations of about 1 / √n_rows, copies have nearly 1.
     unit = unit_rows(result.params @ np.linalg.pinv(B))
-    if np.abs(unit @ unit.T - np.eye(len(unit))).max() > 0.5:
-        return _uncorrelated(rows, W, space, contrast, rng)
-    if not (result.converged or result.stopped):
-        warnings.warn(
-            f"the likelihood was still rising after max_iter={max_iter} steps; raise max_iter",
-            ConvergenceWarning,
-            stacklevel=5,
-        )
-    return Refined(result.params, result.n_iter, result.history)
-
-
-def _white_sample(rows: Rows, sample: Array, space: WhiteMap) -> WhiteRows:
-    """Return the white rows of the clusterer, made exactly white, which weak sources need.
-
-    All rows, where the sample is blocks that are made anew on every walk, or has directions without variance.
-    """
-    if not isinstance(sample, WhiteBlocks):
-        Y = as_rows(sample)
-        n, mean, second = (to_host(m) for m in moments_about_mean(Y))
-        values, vectors = np.linalg.eigh(second / n)
-        if values[0] > _LEAST_VARIANCE * values[-1]:
-            return WhiteRows(Y, (vectors / np.sqrt(values)) @ vectors.T, mean)
-    return WhiteRows(rows, space.R @ space.T, space.mean)
-
-
-def _uncorrelated(
-    rows: Rows,
-    W: np.ndarray,
-    space: WhiteMap,
-    contrast: Contrast | None,
-    rng: np.random.Generator,
-) -> Refined:
-    """Return sources that are no copies of each other, where the likelihood ended with such."""
-    B = space.R @ space.T
+    if np.abs(unit @ unit.T - np.eye(len(unit))).max() <= 0.5:
+        return result
+    # Copies of a source: return sources that are uncorrelated, and so not copies of each other.
     if contrast is None:
-        return Refined(find_rotation(WhiteRows(rows, B, space.mean), W, rng=rng) @ B, 0, ())
-    warnings.warn(
-        f"the likelihood of refine={contrast!r} ended with two copies of a source, and the sources of the "
-        "clusters are kept instead; use refine='ml', which fits a law to every source",
-        UserWarning,
-        stacklevel=6,
-    )
-    return Refined(W @ B, 0, ())
+        W = find_rotation(WhiteRows(rows, B, space.mean), W, rng=rng)
+    else:
+        warn_user(
+            f"the likelihood of refine={contrast!r} ended with two copies of a source, and the sources of "
+            "the clusters are kept instead; use refine='ml', which fits a law to every source"
+        )
+    return LoopResult(W @ B, history=(), n_iter=0, converged=True, stopped=False)
 
 
 # --- The rotation of white rows ---------------------------------------------------------------------
@@ -238,7 +207,7 @@ def find_rotation(white: WhiteRows, start: np.ndarray, *, rng: np.random.Generat
 
 
 def _turn(white: WhiteRows, start: np.ndarray) -> np.ndarray:
-    return symmetric_fixed_point(
+    result = symmetric_fixed_point(
         white.rows,
         start,
         whitening=white.whitening,
@@ -247,7 +216,9 @@ def _turn(white: WhiteRows, start: np.ndarray) -> np.ndarray:
         # Four to twenty steps are usual with up to 50 sources; what is left after 40 is for the likelihood.
         max_iter=40,
         tol=1e-7,
-    ).params
+    )
+    W: np.ndarray = result.params
+    return W
 
 
 def _tails(white: WhiteRows, W: np.ndarray) -> np.ndarray:
@@ -258,7 +229,8 @@ def _tails(white: WhiteRows, W: np.ndarray) -> np.ndarray:
     non-Gaussianity that outliers can't move.
     """
     of = LikelihoodSums(*white.means(partial(likelihood_sums, contrast=_CONTRAST), W))
-    return of.curvature - np.diag(of.gradient)
+    tails: np.ndarray = of.curvature - np.diag(of.gradient)
+    return tails
 
 
 def _still_mixed(white: WhiteRows, W: np.ndarray, tails: np.ndarray) -> np.ndarray:

@@ -24,9 +24,6 @@ from clusterica.ops.whiten import spectrum, whiten_by_spectrum
 from clusterica.optim import LoopState, Progress, Step, iterate
 from clusterica.preprocessing import Whitener
 
-_SUFFICIENT = 1e-4  # share of the promised decrease that a step must keep (Armijo)
-_LONGEST = 0.8  # radians; a longer step would rather jump to another hill than climb down this one
-_SHORT = 0.8  # ratio of the two Barzilai-Borwein lengths under which the shorter one is taken
 _TINY = 1e-100  # keeps a quotient finite
 
 
@@ -55,9 +52,7 @@ class PursuitSpace:
         """Return E G(p), E G'(p) (x - mean), E G''(p) of the projections on directions B: one walk."""
         rows = self.rows
         F, mean = (np.asarray(a, dtype=rows.dtype) for a in (B @ self.T, self.mean))
-        row_bytes = (2 * rows.n_features + 6 * len(F)) * rows.dtype.itemsize
-        fn = partial(pursuit_sums, contrast=contrast)
-        total = map_reduce(fn, rows, F, mean, row_bytes=row_bytes)
+        total = map_reduce(partial(pursuit_sums, contrast=contrast), rows, F, mean)
         return PursuitSums(*(to_host(value) / rows.n_rows for value in total))
 
 
@@ -231,11 +226,17 @@ class SphereDescent:
         points = here.points * cos + here.headings * sin
         points /= np.linalg.norm(points, axis=1, keepdims=True)
         there = self.evaluate(points, i)
-        # Written so that a NaN fails.
-        fell = there.values <= here.values - _SUFFICIENT * here.angles * here.slopes
+        # Armijo's rule, with the usual share of the promised decrease; written so that a NaN fails.
+        fell = there.values <= here.values - 1e-4 * here.angles * here.slopes
         carried = here.headings * cos - here.points * sin
         gone, short = _arrived(here, there, points, carried), _shortened(here, there.values)
-        new = Paths(*(_choose(fell, a, b) for a, b in zip(gone, short, strict=True)))
+        # The fields have one or two axes, the first of which is that of the starts.
+        new = Paths(
+            *(
+                np.where(fell.reshape(-1, *(1,) * (a.ndim - 1)), a, b)
+                for a, b in zip(gone, short, strict=True)
+            )
+        )
         new = new._replace(moving=new.angles > self.tol)
         result = Paths(*(field.copy() for field in old))
         for field, values in zip(result, new, strict=True):
@@ -258,9 +259,11 @@ def _arrived(here: Paths, there: SphereValues, points: np.ndarray, carried: np.n
     product, bend2 = here.angles * _dot(carried, bend), _dot(bend, bend)
     curved_up = product > 0
     product = np.where(curved_up, product, 1.0)
+    # The two lengths of Barzilai and Borwein; the shorter one where they differ by a fifth or more.
     long, short = here.angles**2 / product, product / np.maximum(bend2, _TINY)
-    learned = slopes * np.where(short < _SHORT * long, short, long)
-    angles = np.minimum(np.where(curved_up, learned, onwards), _LONGEST)
+    learned = slopes * np.where(short < 0.8 * long, short, long)
+    # At most 0.8 radians: a longer step would jump to another hill rather than climb down this one.
+    angles = np.minimum(np.where(curved_up, learned, onwards), 0.8)
     return Paths(points, there.values, slopes, headings, angles, here.moving)
 
 
@@ -268,12 +271,10 @@ def _shortened(here: Paths, values: np.ndarray) -> Paths:
     """Return the paths where they were, to try the lowest point of the parabola through both values."""
     rise = np.maximum(values - here.values + here.angles * here.slopes, _TINY)
     lowest = here.slopes * here.angles**2 / (2 * rise)
+    # Neither so short that it stalls, nor so long that it fails again: the usual safeguard.
     return here._replace(angles=np.clip(lowest, 0.1 * here.angles, 0.5 * here.angles))
 
 
-def _choose(which: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return np.where(which.reshape(-1, *(1,) * (a.ndim - 1)), a, b)
-
-
 def _dot(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return np.einsum("ij,ij->i", a, b)
+    products: np.ndarray = np.einsum("ij,ij->i", a, b)
+    return products

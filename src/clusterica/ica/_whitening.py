@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
 
+from clusterica.arrays import warn_user
 from clusterica.preprocessing import Whitener
 
 
@@ -34,8 +34,9 @@ def fit_source_whitener(
         whitener.set_params(n_components=n)
     whitener = fit_whitener(whitener, X)
     rank = whitener.rank_
-    if rank == 0:
+    if rank == 0:  # no direction to look at, whatever the settings
         raise ValueError("all rows are equal, so that there are no sources; give rows that differ")
+    # Regularised, or nothing is missing, or reduced below the rank on purpose: as asked for.
     if whitener.eps_ > 0 or rank >= min(n, d) or whitener.n_components_ < rank:
         return whitener
     if reduces and n < d:
@@ -46,12 +47,10 @@ def fit_source_whitener(
             f"{whitener.n_components_}; use whitener=Whitener('pca', eps=0.0), which leaves the others "
             "out, or eps > 0"
         )
-    warnings.warn(
+    warn_user(
         f"the data varies in {rank} of {d} dimensions only (a column is constant or depends on others, or "
         f"there are too few rows), and is reduced to them; {count_sources(whitener, n_components)} sources "
-        "are looked for",
-        UserWarning,
-        stacklevel=4,
+        "are looked for"
     )
     return whitener
 
@@ -85,7 +84,7 @@ def _is_finite(whitener: Whitener) -> bool:
     return total is None or bool(np.isfinite(total.second).all())
 
 
-def warn_of_few_rows(kurtosis: np.ndarray, n_rows: int, what: str, *, stacklevel: int) -> None:
+def warn_of_few_rows(kurtosis: np.ndarray, n_rows: int, what: str) -> None:
     """Warn if few rows make up the variance of a column.
 
     They are ``n / (κ + 3)`` in effect, one over the sum of their squared shares in it: n / 3 for a Gaussian
@@ -99,19 +98,15 @@ def warn_of_few_rows(kurtosis: np.ndarray, n_rows: int, what: str, *, stacklevel
         Number of rows n.
     what : str
         What a column is, for the message.
-    stacklevel : int
-        Of the warning, as if it were given by the caller.
     """
     in_effect = n_rows / np.maximum(kurtosis + 3, 1e-100)  # a constant column has 0
     j = int(in_effect.argmin())
     # A column whose variance comes from fewer than five rows, in effect, has none to speak of.
     if in_effect[j] < min(5, n_rows / 10):
-        warnings.warn(
+        warn_user(
             f"about {max(1, round(in_effect[j]))} of {n_rows} rows make up the variance of {what} {j}: its "
             "law may have none, as Cauchy's, or these rows are outliers. Whitening depends on them, and all "
-            "that follows; clip, transform or remove them first",
-            UserWarning,
-            stacklevel=stacklevel + 1,
+            "that follows; clip, transform or remove them first"
         )
 
 
@@ -146,5 +141,5 @@ def warn_of_sources(kurtosis: np.ndarray, n_rows: int, *, is_refined: bool) -> N
             "use refine='ml' for light tails, and see kurtosis_"
         )
     if message:
-        warnings.warn(message, UserWarning, stacklevel=5)
-    warn_of_few_rows(kurtosis, n_rows, "source", stacklevel=5)
+        warn_user(message)
+    warn_of_few_rows(kurtosis, n_rows, "source")

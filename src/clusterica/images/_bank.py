@@ -12,7 +12,7 @@ from sklearn.utils import get_tags
 
 from clusterica.arrays import Array, namespace_of, to_host, to_like
 from clusterica.cluster import GainShapeKMeans, cluster_sizes, near_empty, with_n_centers
-from clusterica.ica._learned import learned_vectors
+from clusterica.ica.learned import learned_vectors
 from clusterica.images._sampling import Sample
 from clusterica.ops.code import split_signs
 from clusterica.ops.linalg import row_energies, unit_rows

@@ -10,13 +10,8 @@ from clusterica.arrays import Array
 from clusterica.ops.kernels import Kernel, Pull
 from clusterica.ops.linalg import unit_rows
 
-_MOST_TRIED = 50  # features that derivatives are compared by
-# Odd shares: with halves the blend of opposite rows would be zero, where a kernel of directions jumps.
-_N_ROWS, _BLENDS = 7, (0.11, 0.23, 0.37, 0.47)
-# Differences of fourth order, ``Σ c (f(w + a h) - f(w - a h)) / h``: pairs of a and c.
-_STENCIL = ((1, 2 / 3), (2, -1 / 12))
-_STEPS = (1e-4, 3e-6, 1e-7)  # relative to the distance of rows; short ones for narrow kernels
-_ROUNDING = 100 * float(np.finfo(float).eps)
+# Rows that a kernel is tried on; pairs of them are blended to four basis vectors.
+_N_ROWS = 7
 
 
 def check_kernel(kernel: Kernel, *, n_features: int = 5, tol: float = 1e-5) -> None:
@@ -67,7 +62,8 @@ def check_kernel_on(kernel: Kernel, rows: np.ndarray, *, tol: float = 1e-5) -> N
     directed = rows[np.any(rows != 0, axis=1)]
     rows = directed if len(directed) else rows  # at zero a kernel of directions may jump
     X = rows[np.resize(rng.permutation(len(rows)), _N_ROWS)].astype(np.float64)
-    shares = np.array(_BLENDS)[:, None]
+    # No halves: the middle of opposite rows is zero, where a kernel of directions jumps.
+    shares = np.array([0.11, 0.23, 0.37, 0.47])[:, None]
     n = len(shares)
     W = X[:n] + shares * (X[1 : n + 1] - X[:n])
     Q, q = rng.normal(size=(_N_ROWS, n)), rng.normal(size=n)
@@ -110,11 +106,12 @@ class _Slopes:
     def __init__(self, X: np.ndarray, W: np.ndarray) -> None:
         self._W = W
         distance = float(np.sqrt(((X[1:] - X[:-1]) ** 2).sum(axis=1).mean()))
-        self._steps = [step * distance for step in _STEPS]
-        # Some features tell it: with all of very many it would take long.
+        # Short steps are for narrow kernels, which bend within a long one.
+        self._steps = [step * distance for step in (1e-4, 3e-6, 1e-7)]
+        # 50 features are enough to find a wrong formula; with all of very many it would take long.
         gaps = np.abs(X[:, None] - W[None]).min(axis=0)
         varied = np.argsort(-gaps.max(axis=0), kind="stable")
-        self._tried = np.sort(varied[:_MOST_TRIED])
+        self._tried = np.sort(varied[:50])
         # Kernels may have kinks where features of w and x are equal.
         self._clear = gaps[:, self._tried] > 10 * self._steps[0]
 
@@ -154,8 +151,11 @@ class _Slopes:
         moves = np.zeros((len(self._tried), W.shape[1]))
         moves[np.arange(len(moves)), self._tried] = h
         for p in range(len(W)):
-            for a, c in _STENCIL:
+            # Differences of fourth order, ``Σ c (f(w + a h) - f(w - a h)) / h``.
+            for a, c in ((1, 2 / 3), (2, -1 / 12)):
                 up, down = value(p, W[p] + a * moves), value(p, W[p] - a * moves)
                 slopes[p] += c * (up - down) / h
-                rounding = max(rounding, _ROUNDING * float(np.abs(up).max()) / h)
+                # Values may be sums over many features: 100 units in the last place are allowed.
+                error = 100 * float(np.finfo(float).eps) * float(np.abs(up).max())
+                rounding = max(rounding, error / h)
         return slopes, rounding

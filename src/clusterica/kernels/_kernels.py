@@ -167,6 +167,7 @@ class Polynomial:
 
     def pull(self, X: Array, W: Array, values: Array, Q: Array) -> Pull:
         """Return ``sum_i Q_ip dk(w_p, x_i)/dw_p``."""
+        # Products again, not a root of the values: an even power has lost the sign.
         Q = Q * (self.degree * (1 + X @ W.T) ** (self.degree - 1))
         return Pull(0 * Q[0, :], -(Q.T @ X))
 
@@ -223,6 +224,7 @@ class HistogramIntersection:
         return Pull(0 * q, -self.b * q[:, None] * self._exp(W))
 
     def _exp(self, X: Array) -> Array:
+        # The limit leaves room for the sum over features.
         xp = namespace_of(X)
         largest = self.b * float(xp.max(X))
         limit = float(np.log(xp.finfo(X.dtype).max)) - float(np.log(X.shape[1]))

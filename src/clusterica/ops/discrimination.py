@@ -49,6 +49,7 @@ class Discrimination:
         others = xp.sum(xp.where(own_class, zero, sums), axis=1)
         inside = -2 * own if self.homogeneous else 0 * own
         slopes = xp.where(own_class, inside[:, None], 2 * others[:, None])
+        # All codes of a class have the same slope, since only their sum counts.
         slopes = xp.reshape(
             xp.broadcast_to(slopes[:, :, None], (n, self.n_classes, K // self.n_classes)), (n, K)
         )
@@ -75,9 +76,8 @@ class Discrimination:
         # The sum over rows of a class of (uᵀ x)² is uᵀ M u.
         bent = (moments @ others[:, :, None])[:, :, 0]
         value = float(xp.sum(others * bent))
-        by_class = 2 * (
-            xp.sum(bent, axis=0) - bent
-        )  # a code is among the others of every other class
+        # A code is among the others of every other class.
+        by_class = 2 * (xp.sum(bent, axis=0) - bent)
         if not self.homogeneous:
             return value, xp.repeat(by_class, k, axis=0)
         inward = (moments @ own[:, :, None])[:, :, 0]

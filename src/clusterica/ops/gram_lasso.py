@@ -12,36 +12,33 @@ from typing import Any
 
 import numpy as np
 
-from clusterica.arrays import (
-    Array,
-    active_config,
-    in_order,
-    is_cpu_tensor,
-    is_host_array,
-    namespace_of,
-    to_host,
-    to_like,
-)
+from clusterica.arrays import Array, is_cpu_tensor, is_host_array, namespace_of
 from clusterica.ops.code import LassoCodes, duality_gaps
 from clusterica.ops.cpu import lasso as cpu_lasso
 
-_CHECK_EVERY = 10  # steps between two looks at the duality gap, which costs as much as a step
-_RELAXATION = 1.8
-_STRONG = 4  # directions of the largest eigenvalues that are kept apart
-_TRIED, _TRIALS = 256, 3  # rows and times that a weight is tried on before all rows begin
-# The compiled solver takes a row at a time, and time that grows as the cube of its nonzeros; splitting takes
-# products of all rows with a square of atoms, whatever the nonzeros. Over this times n_atoms^(2/3) on average
-# the latter is faster.
+# Coordinate descent solves one row at a time, in a time that grows as the cube of its nonzeros. Splitting
+# multiplies all rows by an n_atoms x n_atoms matrix, whatever the nonzeros. So they break even at a multiple
+# of n_atoms^(2/3) nonzeros. CPU time of descent over that of splitting, with 512 rows and tol 1e-5: with 100
+# atoms 0.5 at a multiple of 1.45 and 1.8 at 2.1, with 400 atoms 0.3 at 1.3 and 1.2 at 1.9.
 _MANY = 1.5
-# So many rows a device is faster with, however sparse their codes. The last ones, which take most steps, no
-# longer fill it.
-_ENOUGH_FOR_DEVICE, _LEFT_BY_DEVICE = 4096, 0.02
-_FEWEST_ROWS = 32
-_LAST_CHANGE = 100  # steps after which the weight ρ stays, so that the method converges
+# From this many rows on a device is faster by splitting even where codes are sparse. On an H200 with 1600
+# atoms and 32,000 rows a row took 4.8 to 32 us by splitting, and 30 to 111 us on 16 threads of the host.
+_ENOUGH_FOR_DEVICE = 4096
+# Steps of splitting between two checks of the duality gap, which costs as much as a step.
+_CHECK_EVERY = 10
+
+Solver = Callable[..., LassoCodes]
 
 
 def lasso_of_gram(
-    B: Array, energies: Array, G: Array, *, alpha: float, max_iter: int, tol: float
+    B: Array,
+    energies: Array,
+    G: Array,
+    *,
+    alpha: float,
+    max_iter: int,
+    tol: float,
+    descend: Solver | None = None,
 ) -> LassoCodes:
     """Return the codes that minimise ``0.5 |x - Dᵀ s|^2 + alpha |s|_1``.
 
@@ -56,31 +53,46 @@ def lasso_of_gram(
     alpha : float
         Weight of the penalty, over 0.
     max_iter : int
-        Most sweeps over the atoms (coordinate descent on the host, where codes are sparse or rows few) or
-        steps (splitting). Rows that splitting leaves, as where lengths differ by decades, have so many
-        sweeps; if they are not sparse, so many steps before that, by themselves and in float64.
+        Maximum number of sweeps over the atoms (coordinate descent) or of steps (splitting). Rows that
+        splitting does not solve, such as those much shorter or longer than the others, get as many steps
+        again in float64 if their codes are not sparse, and then as many sweeps of coordinate descent.
     tol : float
-        A row is done when its duality gap is at most tol times ``0.5 <x, x>``, the objective of s = 0.
+        A row is solved when its duality gap is at most tol times ``0.5 <x, x>``, the objective of s = 0.
+    descend : callable, optional
+        Coordinate descent for tensors, which the compiled one does not take: ``descend(B, energies, G,
+        alpha=..., max_iter=..., tol=...)`` returns :class:`LassoCodes` where B is, such as
+        :func:`clusterica.kernels.solvers.descend_on_host`. Without it tensors are solved by splitting only.
+        NumPy blocks do not need it.
     """
     settings: dict[str, Any] = {"alpha": alpha, "max_iter": max_iter, "tol": tol}
-    sparse = _density(B, energies, G, alpha) <= _MANY
+    if is_host_array(B):
+        descend = _by_descent
     on_device = not (is_host_array(B) or is_cpu_tensor(B))
-    if sparse and not (on_device and B.shape[0] >= _ENOUGH_FOR_DEVICE):
-        return _by_descent(B, energies, G, **settings)
-    leave = _LEFT_BY_DEVICE if on_device else 0.0
+    sparse = descend is not None and _is_sparse(B, energies, G, alpha, descend)
+    if descend is not None and sparse and not (on_device and B.shape[0] >= _ENOUGH_FOR_DEVICE):
+        return descend(B, energies, G, **settings)
+    # The rows that take the most steps do not fill a device: the last 2 % go to coordinate descent.
+    leave = 0.02 if on_device and descend is not None else 0.0
     found = lasso_of_gram_reference(B, energies, G, **settings, leave=leave)
-    for solver in [_by_descent] if sparse else [_in_float64, _by_descent]:
-        found = _solve_remaining(found, partial(solver, **settings), B, energies, G, tol)
+    for solver in (None if sparse else _in_float64, descend):
+        if solver is not None:
+            found = _solve_remaining(found, partial(solver, **settings), B, energies, G, tol)
     return found
 
 
+def _is_sparse(B: Array, energies: Array, G: Array, alpha: float, descend: Solver) -> bool:
+    """Return whether coordinate descent is faster, from rough codes of four or five rows."""
+    if B.shape[0] < 32:
+        return True  # so few rows do not repay the inverse of G + ρ I
+    few = slice(0, None, B.shape[0] // 4)
+    codes = descend(B[few, :], energies[few], G, alpha=alpha, max_iter=100, tol=0.03).codes
+    xp = namespace_of(codes)
+    nonzeros = float(xp.sum(xp.astype(codes != 0, xp.int64))) / codes.shape[0]
+    return nonzeros <= _MANY * G.shape[0] ** (2 / 3)
+
+
 def _solve_remaining(
-    found: LassoCodes,
-    solver: Callable[..., LassoCodes],
-    B: Array,
-    energies: Array,
-    G: Array,
-    tol: float,
+    found: LassoCodes, solver: Solver, B: Array, energies: Array, G: Array, tol: float
 ) -> LassoCodes:
     """Return codes and gaps, with those of a solver for rows whose gap is over tol."""
     xp = namespace_of(B)
@@ -104,22 +116,9 @@ def _in_float64(
     return LassoCodes(*(xp.astype(a, B.dtype) for a in found))
 
 
-def _by_descent(
-    B: Array, energies: Array, G: Array, *, alpha: float, max_iter: int, tol: float
-) -> LassoCodes:
-    """Coordinate descent on the host, row by row; rows of a device on all threads."""
-    B_host, energies_host, G_host = (to_host(a) for a in (B, energies, G))
-
-    def solve(part: slice) -> tuple[np.ndarray, np.ndarray]:
-        args = B_host[part], energies_host[part], G_host
-        return cpu_lasso.lasso(*args, alpha=alpha, max_iter=max_iter, tol=tol)
-
-    if is_host_array(B):  # by one of the threads
-        return LassoCodes(*solve(slice(None)))
-    size = -(-len(B_host) // active_config().n_threads)
-    parts = [slice(start, start + size) for start in range(0, len(B_host), size)]
-    found = list(in_order(solve, ((part,) for part in parts)))
-    return LassoCodes(*(to_like(np.concatenate(a), B) for a in zip(*found, strict=True)))
+def _by_descent(B: Array, energies: Array, G: Array, **settings: Any) -> LassoCodes:
+    """Coordinate descent on a NumPy block, compiled."""
+    return LassoCodes(*cpu_lasso.lasso(B, energies, G, **settings))
 
 
 def lasso_of_gram_reference(
@@ -132,13 +131,13 @@ def lasso_of_gram_reference(
     tol: float,
     leave: float = 0.0,
 ) -> LassoCodes:
-    """Splitting (ADMM, Boyd et al., 2011) on all rows at once; rows leave the batch when they are done.
+    """Solve all rows at once by splitting (ADMM, Boyd et al., 2011); solved rows leave the batch.
 
-    It ends when no more than the share `leave` of the rows is not done.
+    It ends when at most the share `leave` of the rows is left.
 
-    The least squares and the penalty get codes of their own, S and Z, which are pulled together with the
-    weight ρ. Products with ``(G + ρ I)^-1`` do away with the conditioning of G: all products of a kernel
-    may be near one, and gradient steps then take thousands.
+    The least squares and the penalty have codes of their own, S and Z, which the weight ρ pulls together.
+    Steps multiply by ``(G + ρ I)^-1``, so that the conditioning of G does not matter: the products of a
+    kernel may all be near one, and gradient steps would then need thousands of iterations.
     """
     xp = namespace_of(B)
     split = _first_weight(B, G, alpha)
@@ -154,7 +153,8 @@ def lasso_of_gram_reference(
         n_done = int(xp.sum(xp.astype(is_done, xp.int64)))
         if i + 1 == max_iter or gaps.shape[0] - n_done <= fewest:
             is_done, n_done = xp.ones_like(is_done), gaps.shape[0]
-        if 4 * n_done >= gaps.shape[0]:  # few finished rows are not worth the copies
+        # A few solved rows are not worth the copies.
+        if 4 * n_done >= gaps.shape[0]:
             out, rest = xp.nonzero(is_done)[0], xp.nonzero(~is_done)[0]
             done.append([xp.take(a, out, axis=0) for a in (where, Z, gaps)])
             if rest.shape[0] == 0:
@@ -162,7 +162,8 @@ def lasso_of_gram_reference(
             B, Z, U, energies, where = (
                 xp.take(a, rest, axis=0) for a in (B, Z, U, energies, where)
             )
-        if i < _LAST_CHANGE:
+        # Later the weight ρ stays: with a fixed one the method is known to converge.
+        if i < 100:
             split, U = _reweighted(split, Z, U)
     where, Z, gaps = (xp.concat(parts, axis=0) for parts in zip(*done, strict=True))
     order = xp.argsort(where)
@@ -172,9 +173,9 @@ def lasso_of_gram_reference(
 class _Split:
     """Steps of splitting with one weight ρ.
 
-    The products of a kernel may be near one, so that G has an eigenvalue as large as its number of atoms.
-    Along such directions the products of rows with ``(G + ρ I)^-1`` are small differences of large numbers,
-    of which float32 leaves little. So they are taken out of the rows first, and multiplied apart.
+    The products of a kernel may all be near one, and G then has an eigenvalue as large as the number of
+    atoms. Along such directions the products of rows with ``(G + ρ I)^-1`` are small differences of large
+    numbers, which float32 can't hold. So these directions are taken out of the rows and multiplied apart.
     """
 
     def __init__(self, G: Array, alpha: float, rho: float) -> None:
@@ -183,8 +184,17 @@ class _Split:
         wide = xp.astype(G, xp.float64)
         identity = xp.eye(G.shape[0], dtype=xp.float64, device=G.device)
         inverse = xp.linalg.inv(wide + rho * identity)
-        strong = _strong_directions(wide)
-        self.largest_rho = _largest_weight(wide, strong)
+        # Orthonormal directions that contain nearly all of the largest eigenvalues, by subspace iteration.
+        # Four of them. Without any, rows of 400 atoms with products near one never reached tol in float32.
+        start = np.random.default_rng(0).standard_normal((G.shape[0], min(G.shape[0], 4)))
+        strong = xp.asarray(start, dtype=wide.dtype, device=G.device)
+        for _ in range(2):
+            strong = xp.linalg.qr(wide @ strong)[0]
+        # The largest weight that still converges fast is near the mean eigenvalue, and below it where a few
+        # directions contain nearly all of G.
+        size = _size(wide)
+        rest = size - float(xp.sum(strong * (wide @ strong))) / G.shape[0]
+        self.largest_rho = 4 * math.sqrt(size * max(rest, 0.01 * size))
         self.inverse, self.strong, self.of_strong = (
             xp.astype(M, G.dtype) for M in (inverse, strong, strong.T @ inverse)
         )
@@ -194,41 +204,21 @@ class _Split:
         P = B + self.rho * (Z - U)
         along = P @ self.strong
         S = (P - along @ self.strong.T) @ self.inverse + along @ self.of_strong
-        V = _RELAXATION * S + (1 - _RELAXATION) * Z + U
+        # Over-relaxation by 1.8: Boyd et al. recommend 1.5 to 1.8.
+        V = 1.8 * S - 0.8 * Z + U
         most = self.alpha / self.rho
         U = namespace_of(V).clip(V, min=-most, max=most)
         return V - U, U
 
 
-def _strong_directions(G: Array) -> Array:
-    """Return orthonormal directions, one a column, that hold the largest eigenvalues nearly whole."""
-    xp = namespace_of(G)
-    n = G.shape[0]
-    start = np.random.default_rng(0).standard_normal((n, min(n, _STRONG)))
-    found = xp.asarray(start, dtype=G.dtype, device=G.device)
-    for _ in range(2):
-        found = xp.linalg.qr(G @ found)[0]
-    return found
-
-
-def _largest_weight(G: Array, strong: Array) -> float:
-    """Return the largest weight ρ that still converges fast.
-
-    That is near the mean eigenvalue, and below it where a few directions hold nearly all of G.
-    """
-    xp = namespace_of(G)
-    size = _size(G)
-    rest = size - float(xp.sum(strong * (G @ strong))) / G.shape[0]
-    return 4 * math.sqrt(size * max(rest, 0.01 * size))
-
-
 def _first_weight(B: Array, G: Array, alpha: float) -> _Split:
-    """Return a splitting whose weight some steps on a few rows have found."""
+    """Return a splitting whose weight was adapted by some steps on a few rows."""
     xp = namespace_of(B)
     split = _Split(G, alpha, _size(G))
-    few = B[:: max(1, B.shape[0] // _TRIED), :]
+    # A few hundred rows are enough: only the mean size of codes is needed, and the weight adapts later on.
+    few = B[:: max(1, B.shape[0] // 256), :]
     Z = U = xp.zeros_like(few)
-    for _ in range(_TRIALS):
+    for _ in range(3):
         for _ in range(_CHECK_EVERY):
             Z, U = split.step(few, Z, U)
         split, U = _reweighted(split, Z, U)
@@ -242,10 +232,11 @@ def _size(G: Array) -> float:
 
 
 def _reweighted(split: _Split, Z: Array, U: Array) -> tuple[_Split, Array]:
-    """Return the splitting for these codes, and the multipliers over its ρ.
+    """Return the splitting whose weight suits these codes, and the multipliers over its ρ.
 
-    It converges fast where multipliers, up to alpha / ρ, are about half as large as codes. Early codes are
-    many and small, and would raise ρ too far without a limit. A ρ that is near stays.
+    It converges fast where the multipliers, up to alpha / ρ, are about half as large as the codes. Early
+    codes are many and small, so that ρ needs an upper limit. Within a factor of two ρ stays: a new one costs
+    an inverse.
     """
     xp = namespace_of(Z)
     total = float(xp.sum(xp.abs(Z), dtype=xp.float64))
@@ -256,13 +247,3 @@ def _reweighted(split: _Split, Z: Array, U: Array) -> tuple[_Split, Array]:
     if 0.5 <= rho / split.rho <= 2:
         return split, U
     return _Split(split.G, split.alpha, rho), U * (split.rho / rho)
-
-
-def _density(B: Array, energies: Array, G: Array, alpha: float) -> float:
-    """Return the nonzeros of codes of a few rows, roughly found, over n_atoms^(2/3); 0 for a few rows."""
-    if B.shape[0] < _FEWEST_ROWS:
-        return 0.0
-    few = slice(0, None, B.shape[0] // 4)
-    args = (to_host(a) for a in (B[few, :], energies[few], G))
-    codes, _ = cpu_lasso.lasso(*args, alpha=alpha, max_iter=100, tol=0.03)
-    return float((codes != 0).sum(axis=1).mean()) / G.shape[0] ** (2 / 3)

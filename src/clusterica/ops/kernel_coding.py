@@ -7,13 +7,13 @@ does not count.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from clusterica.arrays import Array, namespace_of
+from clusterica.arrays import Array, namespace_of, working_memory
 from clusterica.ops.code import LassoCodes
-from clusterica.ops.gram_lasso import lasso_of_gram
+from clusterica.ops.gram_lasso import Solver, lasso_of_gram
 from clusterica.ops.kernels import DEAD, Kernel, Pull, scale_rows
 
 
@@ -58,6 +58,12 @@ def coding_objective(
     return fit + sparsity * xp.sum(xp.abs(S), axis=1)
 
 
+def coding_row_bytes(row: Any, W: Array, G: Array) -> int:
+    """Return the working memory of codes for each row: splitting keeps about a dozen arrays of their size."""
+    return (3 * row.n_features + 13 * W.shape[0]) * row.itemsize
+
+
+@working_memory(coding_row_bytes)
 def kernel_codes(
     X: Array,
     W: Array,
@@ -67,6 +73,8 @@ def kernel_codes(
     sparsity: float,
     max_iter: int,
     tol: float,
+    normalize: bool = False,
+    descend: Solver | None = None,
 ) -> LassoCodes:
     """Return the codes of a block, shape (n_rows, n_basis), and their relative duality gaps.
 
@@ -79,13 +87,17 @@ def kernel_codes(
     kernel : Kernel
     sparsity : float
         The λ. The lasso has half of the squared distance, so that its alpha is λ / 2.
-    max_iter, tol
+    max_iter, tol, descend
         As in :func:`clusterica.ops.gram_lasso.lasso_of_gram`.
+    normalize : bool, default=False
+        Whether rows are scaled to unit length first.
     """
+    X = scale_rows(X, normalize=normalize)
     args = (kernel(X, W), kernel.diagonal(X), G)
-    return lasso_of_gram(*args, alpha=sparsity / 2, max_iter=max_iter, tol=tol)
+    return lasso_of_gram(*args, alpha=sparsity / 2, max_iter=max_iter, tol=tol, descend=descend)
 
 
+@working_memory(coding_row_bytes)
 def coding_sums(
     X: Array,
     W: Array,
@@ -93,19 +105,19 @@ def coding_sums(
     *,
     kernel: Kernel,
     sparsity: float,
-    normalize: bool,
     max_iter: int,
     tol: float,
+    normalize: bool = False,
+    descend: Solver | None = None,
 ) -> CodingSums:
-    """Return the sums over a block at its best codes, with rows at unit length if `normalize`.
-
-    The other parameters are those of `kernel_codes`.
-    """
+    """Return the sums over a block at its best codes; the parameters are those of `kernel_codes`."""
     xp = namespace_of(X)
     X = scale_rows(X, normalize=normalize)
     values, energies = kernel(X, W), kernel.diagonal(X)
     args = (values, energies, G)
-    S, gaps = lasso_of_gram(*args, alpha=sparsity / 2, max_iter=max_iter, tol=tol)
+    # The lasso has half of the squared distance, so that its alpha is λ / 2.
+    S, gaps = lasso_of_gram(*args, alpha=sparsity / 2, max_iter=max_iter, tol=tol, descend=descend)
+    # Of the objective only -2 sᵀ k(W, x) depends on both rows and basis; codes count as fixed.
     pull = kernel.pull(X, W, values, -2 * S)
     return CodingSums(
         xp.sum(coding_objective(values, G, S, energies, sparsity=sparsity), dtype=xp.float64),
@@ -130,6 +142,7 @@ def metric(kernel: Kernel, W: np.ndarray) -> float:
     diagonal, so that ``|φ(w) - φ(v)|² = 2 - 2 k(w, v)``.
     """
     n, d = W.shape
+    # Long enough that 1 - k has digits, short enough that k is still a parabola.
     length = 0.1 * max(float(np.sqrt((W**2).sum() / n)), float(np.finfo(float).eps))
     steps = np.zeros((n, d))
     steps[np.arange(n), np.arange(n) % d] = length
@@ -145,6 +158,7 @@ def basis_pull(kernel: Kernel, W: Array, G: Array, products: Array) -> Pull:
     """
     xp = namespace_of(W)
     own = xp.eye(W.shape[0], dtype=xp.bool, device=W.device)
+    # The diagonal apart: a kernel with a peak has no slope at w = w.
     pull = kernel.pull(W, W, G, xp.where(own, 0, 2 * products))
     if kernel.unit_diagonal:
         return pull

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clusterica.arrays import Array, namespace_of
+from clusterica.arrays import Array, namespace_of, working_memory
 from clusterica.ops.kernels import Kernel, scale_rows
 from clusterica.ops.linalg import project
 
@@ -37,7 +37,8 @@ def landmark_root(kernel: Kernel, L: np.ndarray, dtype: np.dtype) -> Landmarks:
     K = kernel(L, L)
     K = (K + K.T) / 2
     values, vectors = np.linalg.eigh(K)
-    values, vectors = values[::-1], vectors[:, ::-1]
+    values, vectors = values[::-1], vectors[:, ::-1]  # falling, as a spectrum is everywhere here
+    # An eigenvalue counts where the error that it leaves in its feature is well below the feature itself.
     eps = float(np.finfo(dtype).eps) * float(np.abs(K).max())
     least = 16 * eps * len(L) ** 0.5
     n = int((values > least).sum())
@@ -54,6 +55,7 @@ def landmark_values(X: Array, L: Array, *, kernel: Kernel, normalize: bool) -> A
     return kernel(scale_rows(X, normalize=normalize), L)
 
 
+@working_memory(lambda row, L, about, root: (2 * row.n_features + 6 * L.shape[0]) * row.itemsize)
 def feature_moments(
     X: Array, L: Array, about: Array, root: Array, *, kernel: Kernel, normalize: bool
 ) -> FeatureMoments:
@@ -65,6 +67,9 @@ def feature_moments(
     return FeatureMoments(xp.sum(K, axis=0, dtype=xp.float64), H.T @ H)
 
 
+@working_memory(
+    lambda row, L, B, mean: (2 * row.n_features + 3 * L.shape[0] + B.shape[0]) * row.itemsize
+)
 def kernel_project(
     X: Array, L: Array, B: Array, mean: Array, *, kernel: Kernel, normalize: bool
 ) -> Array:

@@ -10,12 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clusterica.arrays import Array, is_host_array, namespace_of, to_host
+from clusterica.arrays import Array, is_host_array, namespace_of, to_host, working_memory
 from clusterica.ops.discrimination import Discrimination
 from clusterica.ops.kernels import Kernel, Pull, gram, scale_rows
 from clusterica.ops.penalty import Elementwise, PenaltyFunction
-
-_TILE = 2**19  # numbers in the codes of a tile
 
 
 class Model(NamedTuple):
@@ -61,8 +59,15 @@ class Landscape(NamedTuple):
         return self.reconstruction + self.penalty + self.discrimination
 
 
+@working_memory(lambda row, W, bend: (2 * row.n_features + 8 * W.shape[0]) * row.itemsize)
 def kernel_sums(
-    X: Array, W: Array, bend: Array, labels: Array | None = None, *, model: Model
+    X: Array,
+    W: Array,
+    bend: Array,
+    labels: Array | None = None,
+    *,
+    model: Model,
+    tile: int = 2**19,
 ) -> KernelSums:
     """Return what a block of rows adds to the objective and to its gradient.
 
@@ -78,9 +83,11 @@ def kernel_sums(
         Classes of the rows, where the model has a discrimination term.
     model : Model
         The terms of the objective.
+    tile : int, default=2**19
+        Codes that are worked on at a time in host memory, 4 MB in float64.
     """
-    # Tiles of some rows, for fast products, and of half as many as the moment has: it is written for each.
-    size = max(_TILE // W.shape[0], W.shape[0] // 2)
+    # At least half as many rows as the moment has, since each tile writes a whole moment.
+    size = max(tile // W.shape[0], W.shape[0] // 2)
     if not is_host_array(X) or X.shape[0] <= size:
         return _kernel_sums(X, W, bend, labels, model)
     total: list[np.ndarray] | None = None
@@ -137,7 +144,7 @@ def landscape(total: KernelSums, W: Array, G: Array, *, n_rows: int, model: Mode
     """
     xp = namespace_of(G)
     M = total.moment
-    # Once M is known, the reconstruction needs no rows.
+    # Once M is known, the reconstruction needs no rows: Σ sᵀ bend s is the product of bend and M.
     error = total.diagonal + xp.sum(bend_of(G) * M) / 2
     # k(w, w) = 1 whatever w is: that term must not hold w back.
     weights = M * (1 - _identity(M)) if model.kernel.unit_diagonal else M
@@ -150,11 +157,13 @@ def landscape(total: KernelSums, W: Array, G: Array, *, n_rows: int, model: Mode
     )
 
 
+@working_memory(lambda row, W: (row.n_features + 4 * W.shape[0]) * row.itemsize)
 def codes(X: Array, W: Array, *, kernel: Kernel, normalize: bool) -> Array:
     """Return k(w_p, x_i) of a block, shape (n_rows, n_basis)."""
     return kernel(scale_rows(X, normalize=normalize), W)
 
 
+@working_memory(lambda row, W: (row.n_features + 6 * W.shape[0]) * row.itemsize)
 def reached(X: Array, W: Array, *, kernel: Kernel, normalize: bool, least: float) -> tuple[Array]:
     """Return for every basis vector how many rows of a block have ``k(w, x) >= least``, shape (n_basis,)."""
     S = codes(X, W, kernel=kernel, normalize=normalize)

@@ -46,8 +46,11 @@ class Kernel(Protocol):
         """Return ``q_p dk(w_p, w_p)/dw_p``."""
 
 
-# A basis vector that no row is as much like as this is dead; a share of them that is worth a warning.
-DEAD, MUCH_DEAD = 0.01, 0.05
+# A basis vector is dead if no row has a k(w, x) of this. All its codes are then small, and so are the
+# slopes of a kernel of the distance, which would move it back to the rows.
+DEAD = 0.01
+# Share of dead basis vectors above which a fit warns; the docstrings of the learners promise it.
+MUCH_DEAD = 0.05
 
 
 def gram(kernel: Kernel, W: Array) -> Array:
@@ -58,7 +61,7 @@ def gram(kernel: Kernel, W: Array) -> Array:
     """
     xp = namespace_of(W)
     G = kernel(W, W)
-    G = (G + G.T) / 2
+    G = (G + G.T) / 2  # products in another order round differently
     own = xp.eye(W.shape[0], dtype=xp.bool, device=W.device)
     return xp.where(own, kernel.diagonal(W)[:, None], G)
 

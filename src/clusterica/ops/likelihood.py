@@ -6,13 +6,12 @@ where the sources are independent, ``E[G''(y_i)] E[y_j²]`` for E_ij, and 1 for 
 
 from __future__ import annotations
 
-from functools import partial
 from typing import NamedTuple
 
-from clusterica.arrays import Array, namespace_of
+from clusterica.arrays import Array, namespace_of, working_memory
 from clusterica.ops.contrast import Contrast, Derivatives
 from clusterica.ops.linalg import project
-from clusterica.ops.tiles import sum_tiles
+from clusterica.ops.tiles import in_tiles
 
 
 class LikelihoodSums(NamedTuple):
@@ -30,6 +29,8 @@ class LikelihoodSums(NamedTuple):
     """Sum of y_i², shape (n_components,)."""
 
 
+@working_memory(lambda row, B, mean: (row.n_features + 7 * B.shape[0]) * row.itemsize)
+@in_tiles(lambda X, B, mean: max(B.shape))
 def likelihood_sums(X: Array, B: Array, mean: Array, *, contrast: Contrast) -> LikelihoodSums:
     """Return the sums of a block.
 
@@ -42,14 +43,6 @@ def likelihood_sums(X: Array, B: Array, mean: Array, *, contrast: Contrast) -> L
     contrast : callable
         ``y -> (G(y), G'(y), G''(y))``.
     """
-    fn = partial(likelihood_sums_reference, contrast=contrast)
-    return sum_tiles(fn, X, B, mean, width=max(B.shape))
-
-
-def likelihood_sums_reference(
-    X: Array, B: Array, mean: Array, *, contrast: Contrast
-) -> LikelihoodSums:
-    """Return the sums of a block, in the array API; see :func:`likelihood_sums`."""
     xp = namespace_of(X)
     Y = project(X, B, mean)
     G = Derivatives(*contrast(Y))
@@ -58,5 +51,5 @@ def likelihood_sums_reference(
     gradient, curvature = G.first.T @ Y, xp.sum(G.second, axis=0)
     squares = Y * Y
     energy = xp.sum(squares, axis=0)
-    squares *= G.second
+    squares *= G.second  # in place: the energy is summed already
     return LikelihoodSums(value, gradient, curvature, xp.sum(squares, axis=0), energy)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from clusterica.arrays import Array, namespace_of
+from clusterica.arrays import Array, namespace_of, working_memory
 
 _LARGE = 256  # rows of a square matrix from which inverses are faster than a decomposition
 _MOST_STEPS = 30
@@ -52,11 +52,13 @@ def unit_rows(X: Array, fallback: Array | None = None) -> Array:
     return unit if fallback is None else xp.where(largest > 0, unit, fallback)
 
 
+@working_memory(lambda row, B, mean: (row.n_features + B.shape[0]) * row.itemsize)
 def project(X: Array, B: Array, mean: Array) -> Array:
     """Return ``(x - mean) Bᵀ`` for every row, shape (n_rows, n_components)."""
     return (X - mean) @ B.T
 
 
+@working_memory(lambda row, A, mean: (row.n_features + A.shape[0]) * row.itemsize)
 def combine(S: Array, A: Array, mean: Array) -> Array:
     """Return ``s Aᵀ + mean`` for every row, shape (n_rows, n_features): the way back."""
     return S @ A.T + mean

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from clusterica.arrays import Array, namespace_of
+from clusterica.arrays import Array, namespace_of, working_memory
 from clusterica.ops.linalg import project, wide_row_energies
-from clusterica.ops.tiles import sum_tiles
+from clusterica.ops.tiles import in_tiles
 
 
 class Moments(NamedTuple):
@@ -21,12 +21,10 @@ class Moments(NamedTuple):
     second: Array
 
 
+@working_memory(lambda row, about: 16 * row.n_features)
+@in_tiles(lambda X, about: 2 * X.shape[1])
 def moments(X: Array, about: Array) -> Moments:
     """Return the moments of a block: count, shape (n_features,), shape (n_features, n_features)."""
-    return sum_tiles(_moments, X, about, width=2 * X.shape[1])
-
-
-def _moments(X: Array, about: Array) -> Moments:
     xp = namespace_of(X)
     centred = xp.astype(X, xp.float64, copy=False) - xp.astype(about, xp.float64, copy=False)
     n = xp.asarray(float(X.shape[0]), device=X.device)
@@ -37,11 +35,13 @@ def about_mean(total: Moments, about: Array) -> Moments:
     """Turn moments about a point into moments about the mean; their `first` is the mean itself."""
     shift = total.first / total.n
     second = total.second - total.n * shift[:, None] * shift[None, :]
+    # Exactly symmetric, as eigenvalue solvers expect it.
     return Moments(total.n, about + shift, (second + second.T) / 2)
 
 
 def merge(a: Moments, b: Moments) -> Moments:
     """Return the moments about the mean of two sets of rows together, from those of each."""
+    # The parallel update of Chan, Golub and LeVeque (1979): no large numbers are subtracted.
     n = a.n + b.n
     gap = b.first - a.first
     second = a.second + b.second + (a.n * b.n / n) * gap[:, None] * gap[None, :]
@@ -55,6 +55,7 @@ class Energy(NamedTuple):
     weight: Array
 
 
+@working_memory(lambda row, shift: 2 * row.n_features * row.itemsize)
 def energy(X: Array, shift: Array | None, weights: Array) -> Energy:
     """Return ``sum w |x - shift|^2`` of a block and the weight of its nonzero rows."""
     energies = wide_row_energies(X if shift is None else X - shift)
@@ -70,12 +71,10 @@ class ResponseMoments(NamedTuple):
     fourth: Array
 
 
+@working_memory(lambda row, B, mean: (row.n_features + 3 * B.shape[0]) * row.itemsize)
+@in_tiles(lambda X, B, mean: max(B.shape))
 def response_moments(X: Array, B: Array, mean: Array) -> ResponseMoments:
     """Return the even moments of the responses ``y = (x - mean) Bᵀ`` of a block."""
-    return sum_tiles(_response_moments, X, B, mean, width=max(B.shape))
-
-
-def _response_moments(X: Array, B: Array, mean: Array) -> ResponseMoments:
     xp = namespace_of(X)
     squares = project(X, B, mean) ** 2
     return ResponseMoments(xp.sum(squares, axis=0), xp.sum(squares**2, axis=0))
@@ -87,14 +86,13 @@ class WinningEnergies(NamedTuple):
     energies: Array
 
 
+@working_memory(lambda row, B, mean: (row.n_features + 4 * B.shape[0]) * row.itemsize)
+@in_tiles(lambda X, B, mean: max(B.shape))
 def winning_energies(X: Array, B: Array, mean: Array) -> WinningEnergies:
     """Return the energy that each of the responses ``y = (x - mean) Bᵀ`` has in rows where it is largest."""
-    return sum_tiles(_winning_energies, X, B, mean, width=max(B.shape))
-
-
-def _winning_energies(X: Array, B: Array, mean: Array) -> WinningEnergies:
     xp = namespace_of(X)
     responses = project(X, B, mean)
     winners = xp.argmax(responses, axis=1)[:, None]
+    # A mask in place of a scatter, which the array API does not have.
     wins = winners == xp.arange(B.shape[0], device=winners.device)[None, :]
     return WinningEnergies(xp.sum(xp.where(wins, responses**2, 0), axis=0, dtype=xp.float64))

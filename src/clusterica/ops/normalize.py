@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from clusterica.arrays import Array, namespace_of
+from clusterica.arrays import Array, namespace_of, working_memory
 
 
+@working_memory(lambda row: 3 * row.n_features * row.itemsize)
 def normalize_contrast(X: Array, *, eps: float) -> Array:
     """Return ``(x - mean(x)) / sqrt(var(x) + eps)`` of every row of a block (var divides by n_features)."""
     xp = namespace_of(X)

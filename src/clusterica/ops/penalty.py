@@ -66,6 +66,7 @@ class Pooled:
 
     def __call__(self, S: Array) -> Penalized:
         """Return the sum over a block of codes (n_rows, n_codes), and the slopes."""
+        # Compiled for NumPy, where the pooling by products or shifts takes several passes over memory.
         torus = getattr(self.pooling, "torus", None)
         if torus is not None and is_host_array(S):
             value, slopes = torus_penalty(S, torus.shape, torus.width, self.eps, self.signs)
@@ -73,8 +74,9 @@ class Pooled:
         return self.reference(S)
 
     def reference(self, S: Array) -> Penalized:
-        """The text that the compiled twin is tested against."""
+        """Return the same in the array API; the compiled code is tested against it."""
         xp = namespace_of(S)
+        # ε keeps the derivative finite where all codes of a pool are zero.
         roots = xp.sqrt(self.pooling.average(S * S) + self.eps)
         if self.signs is None:
             weights = 1 / roots
@@ -88,4 +90,5 @@ PenaltyFunction = Elementwise | Pooled
 
 
 def _signs_like(signs: np.ndarray, S: Array) -> Array:
+    # Moved as float32, which all devices have, and holds 1 and -1 exactly.
     return namespace_of(S).astype(to_like(signs.astype(np.float32), S), S.dtype, copy=False)

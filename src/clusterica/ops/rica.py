@@ -6,19 +6,14 @@ and its gradient is ``2 W (C E + E C) / t``. Only the penalty needs a walk over 
 
 from __future__ import annotations
 
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
-from clusterica.arrays import Array, namespace_of
+from clusterica.arrays import Array, namespace_of, working_memory
 from clusterica.ops.moments import Moments
 from clusterica.ops.penalty import PenaltyFunction
-from clusterica.ops.tiles import sum_tiles
-
-# What is put down to rounding: of numbers about their mean, which steps before may have worked on, in units
-# of the precision of the rows; of their mean; and of the covariance, in units of its own precision.
-_OF_ROWS, _OF_MEAN, _OF_SUMS = 1000, 10, 10
+from clusterica.ops.tiles import in_tiles
 
 
 def reconstruction(W: Array, C: Array, tightness: float = 1.0) -> tuple[float, Array]:
@@ -49,9 +44,11 @@ def null_directions(total: Moments, dtype: np.dtype) -> np.ndarray:
         Precision of the rows. Each feature is measured by its own size, so that small ones count.
     """
     C, eps = total.second / total.n, float(np.finfo(dtype).eps)
-    variances = np.diag(C)
-    share = max((_OF_ROWS * eps) ** 2, _OF_SUMS * float(np.finfo(C.dtype).eps))
-    noise = share * variances + (_OF_MEAN * eps * total.first) ** 2
+    # What may be rounding: 1000 units in the last place of centred rows, which earlier preprocessing may have
+    # rounded many times; 10 units of the covariance itself; 10 units of the mean.
+    share = max((1000 * eps) ** 2, 10 * float(np.finfo(C.dtype).eps))
+    noise = share * np.diag(C) + (10 * eps * total.first) ** 2
+    # Eigenvalues in units of this noise: up to 1 a direction can't be told from a constant one.
     scale = np.sqrt(np.where(noise > 0, noise, 1))
     in_noise, V = np.linalg.eigh(C / np.outer(scale, scale))
     if in_noise[-1] <= 1:
@@ -67,6 +64,8 @@ class PenaltySums(NamedTuple):
     gradient: Array
 
 
+@working_memory(lambda row, W, mean: (row.n_features + 5 * W.shape[0]) * row.itemsize)
+@in_tiles(lambda X, W, mean: max(W.shape))
 def penalty_sums(X: Array, W: Array, mean: Array, *, penalty: PenaltyFunction) -> PenaltySums:
     """Return the sums of a block.
 
@@ -78,10 +77,6 @@ def penalty_sums(X: Array, W: Array, mean: Array, *, penalty: PenaltyFunction) -
     penalty : callable
         From codes to their penalty and its slopes.
     """
-    return sum_tiles(partial(_penalty_sums, penalty=penalty), X, W, mean, width=max(W.shape))
-
-
-def _penalty_sums(X: Array, W: Array, mean: Array, *, penalty: PenaltyFunction) -> PenaltySums:
     centred = X - mean
     value, slopes = penalty(centred @ W.T)
     return PenaltySums(value, slopes.T @ centred)
@@ -98,9 +93,11 @@ class ClassMoments(NamedTuple):
     """Shape (n_classes, n_features, n_features)."""
 
 
+@working_memory(lambda row, about: 24 * row.n_features)
 def class_moments(X: Array, about: Array, labels: Array, *, n_classes: int) -> ClassMoments:
     """Return the moments of a block, class by class, in float64; labels are 0 .. n_classes - 1."""
     xp = namespace_of(X)
+    # One product for each class: a mask for every class would multiply all rows n_classes times.
     X = xp.astype(X, xp.float64) - xp.astype(about, xp.float64)
     parts = [xp.take(X, xp.nonzero(labels == c)[0], axis=0) for c in range(n_classes)]
     return ClassMoments(

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from clusterica.arrays import Array, namespace_of
+from clusterica.arrays import Array, namespace_of, working_memory
 from clusterica.ops.linalg import project
-from clusterica.ops.tiles import sum_tiles
+from clusterica.ops.tiles import in_tiles
 
 # In units of the standard deviation of a source. By the asymptotic variance of the estimate (see
-# `clusterica.ica._laws`) both together lose to tanh with uncorrelated sources on no law that was tried
+# `clusterica.ica._likelihood`) both together lose to tanh with uncorrelated sources on no law that was tried
 # (Laplace and its cube, Student t3 and t5, logistic, Bernoulli-Gaussian, exponential, uniform, arcsine,
 # triangular, two-valued); a single one loses on some: 0.1 on light tails by 40 times, 1 on light tails
 # by 1.2 times.
@@ -39,6 +39,9 @@ class ScoreSums(NamedTuple):
     """Sum of y_i y_j, shape (n_components, n_components)."""
 
 
+@working_memory(lambda row, B, mean: (row.n_features + 7 * B.shape[0]) * row.itemsize)
+# Twice the width, since about ten arrays of it are there at once.
+@in_tiles(lambda X, B, mean: 2 * max(B.shape))
 def score_sums(X: Array, B: Array, mean: Array) -> ScoreSums:
     """Return the sums of a block for the responses ``y = B (x - mean)``.
 
@@ -49,12 +52,6 @@ def score_sums(X: Array, B: Array, mean: Array) -> ScoreSums:
         The unmixing matrix, whitening included.
     mean : (n_features,) array
     """
-    # Twice the width, since about ten arrays of it are there at once.
-    return sum_tiles(score_sums_reference, X, B, mean, width=2 * max(B.shape))
-
-
-def score_sums_reference(X: Array, B: Array, mean: Array) -> ScoreSums:
-    """Return the sums of a block, in the array API; see :func:`score_sums`."""
     xp = namespace_of(X)
     Y = project(X, B, mean)
     squares = Y * Y
@@ -91,12 +88,10 @@ class EnergyProducts(NamedTuple):
     second: Array
 
 
+@working_memory(lambda row, B, mean: (row.n_features + 7 * B.shape[0]) * row.itemsize)
+@in_tiles(lambda X, B, mean: max(B.shape))
 def energy_products(X: Array, B: Array, mean: Array) -> EnergyProducts:
     """Return the sums of a block, shapes (n_components,) and (n_components, n_components)."""
-    return sum_tiles(_energy_products, X, B, mean, width=max(B.shape))
-
-
-def _energy_products(X: Array, B: Array, mean: Array) -> EnergyProducts:
     xp = namespace_of(X)
     energies = project(X, B, mean) ** 2
     energies /= 1 + energies

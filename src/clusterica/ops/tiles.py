@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial, wraps
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -44,3 +45,19 @@ def sum_tiles(fn: Callable[..., Sums], X: Array, *params: Array, width: int) -> 
             for t, value in zip(total, sums, strict=True):
                 t += value
     return type(sums)(*total)
+
+
+def in_tiles(width: Callable[..., int]) -> Callable[[Callable[..., Sums]], Callable[..., Sums]]:
+    """Make a function of a block run tile by tile; ``width(X, *params)`` is as in :func:`sum_tiles`.
+
+    The function of the whole block, the reference for tests, is the ``__wrapped__`` of the result.
+    """
+
+    def tiled(fn: Callable[..., Sums]) -> Callable[..., Sums]:
+        @wraps(fn)
+        def run(X: Array, *params: Array, **settings: Any) -> Sums:
+            return sum_tiles(partial(fn, **settings), X, *params, width=width(X, *params))
+
+        return run
+
+    return tiled

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from functools import partial
 from numbers import Real
 from typing import Any, ClassVar, Self
@@ -21,12 +20,9 @@ from clusterica.arrays import (
     fit_context,
     map_rows,
     to_host,
+    warn_user,
 )
 from clusterica.ops.normalize import extremes, normalize_contrast
-
-_PIXEL_EPS, _PIXEL_RANGE = 10.0, 255.0
-_NOMINAL_RANGES = (1.0, 255.0, 65535.0)
-_SMALL_SPREAD = 0.2
 
 
 class ContrastNormalizer(FloatOutputMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -87,10 +83,19 @@ class ContrastNormalizer(FloatOutputMixin, OneToOneFeatureMixin, TransformerMixi
         self
         """
         rows = check_rows(self, X, reset=True)
-        self.eps_ = (
-            _PIXEL_EPS * (_range(rows) / _PIXEL_RANGE) ** 2 if self.eps == "auto" else self.eps
-        )
-        self._warn_if_flat(rows)
+        # Coates & Ng use 10 for pixels in 0..255; a variance scales with the square of the range.
+        self.eps_ = 10.0 * (_nominal_range(rows) / 255.0) ** 2 if self.eps == "auto" else self.eps
+        # A spread far under 1 means that eps dominates the variance of the rows; some rows show it.
+        normalized = normalize_contrast(rows.glance().astype(np.float64), eps=self.eps_)
+        spread = float(np.median(normalized.std(axis=1)))
+        if self.eps_ > 0 and 0 < spread < 0.2:
+            remedy = "give a smaller eps as a number"
+            if self.eps != "auto":
+                remedy = "it refers to pixels in 0..255, use eps='auto' or 10/255**2 for values in [0, 1]"
+            warn_user(
+                f"rows have a typical spread of {spread:.2g} after normalisation, far under 1: "
+                f"eps={self.eps_:g} is large compared with their variance; {remedy}"
+            )
         return self
 
     def transform(self, X: Any) -> Array:
@@ -108,29 +113,14 @@ class ContrastNormalizer(FloatOutputMixin, OneToOneFeatureMixin, TransformerMixi
         """
         check_is_fitted(self, "eps_")
         rows = check_rows(self, X, reset=False)
-        row_bytes = 3 * rows.n_features * rows.dtype.itemsize
-        return map_rows(partial(normalize_contrast, eps=self.eps_), rows, row_bytes=row_bytes)
-
-    def _warn_if_flat(self, rows: Rows) -> None:
-        """Look at some rows: a spread far under 1 means that eps swamps their variance."""
-        normalized = normalize_contrast(rows.glance().astype(np.float64), eps=self.eps_)
-        spread = float(np.median(normalized.std(axis=1)))
-        if self.eps_ > 0 and 0 < spread < _SMALL_SPREAD:
-            remedy = "give a smaller eps as a number"
-            if self.eps != "auto":
-                remedy = "it refers to pixels in 0..255, use eps='auto' or 10/255**2 for values in [0, 1]"
-            warnings.warn(
-                f"rows have a typical spread of {spread:.2g} after normalisation, far under 1: "
-                f"eps={self.eps_:g} is large beside their variance; {remedy}",
-                UserWarning,
-                stacklevel=4,
-            )
+        return map_rows(partial(normalize_contrast, eps=self.eps_), rows)
 
 
-def _range(rows: Rows) -> float:
+def _nominal_range(rows: Rows) -> float:
     """Return the nominal range of the values, from 0, or their extent where some are negative."""
     both = to_host(map_rows(extremes, rows))
     low, high = float(both[:, 0].min()), float(both[:, 1].max())
     if low < 0:
         return high - low
-    return next((r for r in _NOMINAL_RANGES if high <= r), high)
+    # Unit range, and pixels of 8 and of 16 bits: a dark image has the range of its format, not its own.
+    return next((r for r in (1.0, 255.0, 65535.0) if high <= r), high)

@@ -191,8 +191,7 @@ class KernelWhitener(
         params = [
             np.asarray(to_host(a), dtype=rows.dtype) for a in (self.landmarks_, B, self.mean_)
         ]
-        row_bytes = _row_bytes(rows, B.shape[1], B.shape[0])
-        return map_rows(self._bound(kernel_project), rows, *params, row_bytes=row_bytes)
+        return map_rows(self._bound(kernel_project), rows, *params)
 
     def _count_landmarks(self, rows: Rows) -> int:
         wanted = self.n_components or 1
@@ -221,16 +220,18 @@ class KernelWhitener(
 
     def _learn(self, rows: Rows, L: np.ndarray, landmarks: Landmarks) -> None:
         """Set the fitted attributes from one walk over the rows."""
+        # Sums are taken about the values of some rows: all values of a wide kernel are near one, and their
+        # covariance would lose its digits about zero.
         glance = self._bound(landmark_values)(rows.glance().astype(np.float64), L)
         about = glance.mean(axis=0).astype(rows.dtype)
         params = (L.astype(rows.dtype), about, landmarks.root.astype(rows.dtype))
-        row_bytes = _row_bytes(rows, len(L), 3 * len(L))
-        total = map_reduce(self._bound(feature_moments), rows, *params, row_bytes=row_bytes)
+        total = map_reduce(self._bound(feature_moments), rows, *params)
+        # From moments about that point to the covariance of the features about their mean.
         shift = to_host(total.first) / rows.n_rows
         centre = rows.place.put(landmarks.root @ shift)
         covariance = total.second / rows.n_rows - centre[:, None] * centre[None, :]
         s = spectrum((covariance + covariance.T) / 2, noise=4 * landmarks.noise)
-        n = self.n_components or max(1, s.rank)
+        n = self.n_components or max(1, s.rank)  # one column at least, even for equal rows
         if n > s.rank:
             raise ValueError(
                 f"the mapped rows vary in {s.rank} directions that can be told apart, and n_components={n}; "
@@ -247,11 +248,8 @@ class KernelWhitener(
     def _signs(self, L: np.ndarray, B: np.ndarray, mean: np.ndarray) -> np.ndarray:
         """Return the signs that make the largest of ``B (k(L, l) - mean)`` over landmarks l positive."""
         Z = self._bound(kernel_project)(L, L, B, mean)
-        return np.sign(Z[np.abs(Z).argmax(axis=0), np.arange(len(B))])
+        signs: np.ndarray = np.sign(Z[np.abs(Z).argmax(axis=0), np.arange(len(B))])
+        return signs
 
     def _bound(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         return partial(fn, kernel=self.kernel_, normalize=self.normalize)
-
-
-def _row_bytes(rows: Rows, n_landmarks: int, n_out: int) -> int:
-    return (2 * rows.n_features + 3 * n_landmarks + n_out) * rows.dtype.itemsize

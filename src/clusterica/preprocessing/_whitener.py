@@ -30,8 +30,8 @@ from clusterica.ops.whiten import (
     whiten_by_cholesky,
     whiten_by_spectrum,
 )
-from clusterica.preprocessing._map import apply_map
-from clusterica.preprocessing._moments import moments_about_mean
+from clusterica.preprocessing.maps import apply_map
+from clusterica.preprocessing.moments import moments_about_mean
 
 
 class Whitener(FloatOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -166,12 +166,12 @@ class Whitener(FloatOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMix
             if hasattr(self, "mean_"):
                 check_model_device(self, rows.home, self.mean_)
             total = merge(Moments(*(rows.place.put(m) for m in self._moments)), total)
+        # The factor exists once the covariance has full rank, which takes more rows than features.
         needs_rank = self.method == "cholesky" and float(str(self.eps).rstrip("%")) == 0
-        if not (needs_rank and int(total.n) <= rows.n_features):  # too few rows so far for a factor
+        if not (needs_rank and int(total.n) <= rows.n_features):
             self._learn(rows, total)
-        self._moments = Moments(
-            *(to_host(m) for m in total)
-        )  # last: a batch in vain leaves no trace
+        # Last, so that a batch that raises an error is not counted.
+        self._moments = Moments(*(to_host(m) for m in total))
         return self
 
     def transform(self, X: Any) -> Array:
@@ -211,6 +211,7 @@ class Whitener(FloatOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMix
 
     def _check_settings(self, rows: Rows) -> None:
         d = rows.n_features
+        # Four matrices of this size in float64: the covariance, its eigenvectors, and work for them.
         needed, budget = 32 * d * d, get_config()["memory"]
         if needed > budget:
             raise ValueError(
@@ -226,20 +227,20 @@ class Whitener(FloatOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMix
     def _learn(self, rows: Rows, total: Moments) -> None:
         """Set the fitted attributes from moments about the mean (their `first` is the mean)."""
         covariance = total.second / (total.n - 1)
-        s = spectrum(covariance, noise=_rounding_variance(total, covariance, rows.dtype))
-        mean_eigenvalue = float(namespace_of(s.values).mean(s.values))
+        # Rows are rounded to their dtype, mean included: a feature that depends on others exactly still seems
+        # to have this much variance of its own.
+        xp = namespace_of(covariance)
+        largest = float(xp.max(xp.linalg.diagonal(covariance) + total.first**2))
+        noise = 4 * covariance.shape[0] ** 0.5 * float(np.finfo(rows.dtype).eps) ** 2 * largest
+        s = spectrum(covariance, noise=noise)
+        mean_eigenvalue = float(xp.mean(s.values))
         eps = self.eps if not isinstance(self.eps, str) else _percentage(self.eps) * mean_eigenvalue
         matrices = self._whitening(covariance, s, float(eps))
 
-        def export(values: Array) -> Array:
-            return rows.home.put(np.asarray(to_host(values), dtype=rows.dtype))
-
-        self.whitening_, self.dewhitening_ = (
-            export(matrices.whitening),
-            export(matrices.dewhitening),
-        )
-        self.eigenvalues_, self.mean_ = export(s.values), export(total.first)
-        self.covariance_ = export(covariance)
+        self.whitening_ = rows.learned(matrices.whitening)
+        self.dewhitening_ = rows.learned(matrices.dewhitening)
+        self.eigenvalues_, self.mean_ = rows.learned(s.values), rows.learned(total.first)
+        self.covariance_ = rows.learned(covariance)
         self.eps_, self.rank_ = float(eps), s.rank
         self.n_components_ = self._n_features_out = matrices.whitening.shape[0]
         self.n_samples_seen_ = int(total.n)
@@ -255,6 +256,8 @@ class Whitener(FloatOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMix
                     "without variance out"
                 )
             return whiten_by_cholesky(covariance, eps=eps, n_components=self.n_components)
+        # zca rotates back to the features, and so has all of them, with or without variance. pca leaves
+        # directions without variance out, unless eps gives them some.
         rotate_back = self.method == "zca"
         all_of_them = d if rotate_back or eps > 0 else max(1, s.rank)
         n = self.n_components or all_of_them
@@ -269,10 +272,3 @@ def _percentage(text: str) -> float:
     if not text.endswith("%") or not 0 <= share < np.inf:
         raise ValueError(f"eps={text!r} must be a number, or a percentage such as '1%'")
     return share
-
-
-def _rounding_variance(total: Moments, covariance: Array, dtype: np.dtype) -> float:
-    """Return the variance that numbers of this dtype may seem to have where they should depend on others."""
-    xp = namespace_of(covariance)
-    largest = float(xp.max(xp.linalg.diagonal(covariance) + total.first**2))
-    return 4 * covariance.shape[0] ** 0.5 * float(np.finfo(dtype).eps) ** 2 * largest

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from functools import partial
 from numbers import Integral, Real
@@ -11,7 +10,6 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.callback import CallbackSupportMixin
-from sklearn.exceptions import ConvergenceWarning
 
 from clusterica.arrays import (
     Array,
@@ -25,15 +23,16 @@ from clusterica.arrays import (
     map_reduce,
     map_rows,
     to_host,
+    warn_user,
 )
-from clusterica.cluster import KMeans
+from clusterica.cluster.starts import kmeans_start
 from clusterica.contrasts import PENALTIES, make_penalty
-from clusterica.kernels import KERNEL_NAMES, Gaussian, Kernel, make_kernel
+from clusterica.kernels import KERNEL_NAMES, Gaussian, make_kernel
 from clusterica.ops.kernel_rica import Model, codes, reached
 from clusterica.ops.kernels import DEAD, MUCH_DEAD, scale_rows
-from clusterica.optim import Progress, fit_progress
+from clusterica.optim import fit_progress
 from clusterica.rica._kernel_descent import OPTIMIZERS, KernelMinimum, KernelProblem, descend
-from clusterica.rica._labels import Labels
+from clusterica.rica._labels import BasisLabels
 
 
 class BaseKernelRICA(
@@ -70,10 +69,10 @@ class BaseKernelRICA(
     random_state: Any
 
     @abstractmethod
-    def _check_size(self, rows: Rows, y: Any) -> tuple[int, Labels | None]:
+    def _check_size(self, rows: Rows, y: Any) -> tuple[int, BasisLabels | None]:
         """Return the number of components, and the labels of the rows if they are needed."""
 
-    def _supervised(self, model: Model, labels: Labels) -> Model:
+    def _supervised(self, model: Model, labels: BasisLabels) -> Model:
         """Return the model with its discrimination term."""
         raise NotImplementedError
 
@@ -92,10 +91,30 @@ class BaseKernelRICA(
         if labels is not None:
             model = self._supervised(model, labels)
         start = np.concatenate(
-            [_centres(rows, sample[p], K // n_parts, rng, progress) for p in parts]
+            [
+                kmeans_start(rows, sample[part], K // n_parts, rng=rng, progress=progress)
+                for part in parts
+            ]
         )
-        problem = KernelProblem(rows, model, None if labels is None else labels.places)
-        found = self._descend(problem, start, _reach(self.kernel_, sample), progress)
+        # How far a basis vector may move in one step: the spread of the rows, or the width of the kernel.
+        spread = float(np.sqrt(((sample - sample.mean(axis=0)) ** 2).sum(axis=1).mean(dtype=float)))
+        width = (2 * self.gamma_) ** -0.5 if self.gamma_ else np.inf
+        task = progress.subtask("basis", self.max_iter)
+        found = descend(
+            KernelProblem(rows, model, None if labels is None else labels.codes),
+            start,
+            optimizer=self.optimizer,
+            reach=min(spread or 1.0, width),
+            max_iter=self.max_iter,
+            tol=self.tol,
+            progress=task,
+            fitted=lambda W: {
+                "components_": rows.learned(W),
+                "kernel_": self.kernel_,
+                "_n_features_out": W.shape[0],
+            },
+        )
+        task.end()
         self._keep(rows, found, start, sample)
         progress.end()
 
@@ -115,29 +134,7 @@ class BaseKernelRICA(
         rows = check_fitted_rows(self, X, "components_")
         W = np.asarray(to_host(self.components_), dtype=rows.dtype)
         fn = partial(codes, kernel=self.kernel_, normalize=self.normalize)
-        row_bytes = (rows.n_features + 4 * len(W)) * rows.dtype.itemsize
-        return map_rows(fn, rows, W, row_bytes=row_bytes)
-
-    def _descend(
-        self, problem: KernelProblem, W: np.ndarray, reach: float, progress: Progress
-    ) -> KernelMinimum:
-        task = progress.subtask("basis", self.max_iter)
-        found = descend(
-            problem,
-            W,
-            optimizer=self.optimizer,
-            reach=reach,
-            max_iter=self.max_iter,
-            tol=self.tol,
-            progress=task,
-            fitted=lambda V: {
-                "components_": problem.rows.learned(V),
-                "kernel_": self.kernel_,
-                "_n_features_out": V.shape[0],
-            },
-        )
-        task.end()
-        return found
+        return map_rows(fn, rows, W)
 
     def _keep(
         self, rows: Rows, found: KernelMinimum, start: np.ndarray, sample: np.ndarray
@@ -147,31 +144,25 @@ class BaseKernelRICA(
         self.objective_history_ = np.array(found.result.history)
         self.term_histories_ = found.terms
         self.reconstruction_error_ = float(found.terms["reconstruction"][-1])
-        if not (found.result.converged or found.result.stopped):
-            warnings.warn(
-                f"the objective still fell after max_iter={self.max_iter} steps; raise max_iter, or tol",
-                ConvergenceWarning,
-                stacklevel=5,
-            )
+        found.result.warn_if_unfinished(self)
         W = found.result.params.astype(rows.dtype)
         self.components_, self._n_features_out = rows.home.put(W), len(W)
         self.n_uphill_ = found.n_uphill
+        # About 1000 rows are enough for a median.
         some = sample[:: max(1, len(sample) // 1000)]
         self.median_similarity_ = float(np.median(self.kernel_(some, W)))
         self.n_dead_ = self._count_dead(rows, W)
         if self.n_dead_ > MUCH_DEAD * len(W):
+            # Dead from the start means a kernel too narrow; later, basis vectors that repel each other.
             from_start = self._count_dead(rows, start.astype(rows.dtype)) > MUCH_DEAD * len(W)
-            warnings.warn(
+            warn_user(
                 f"{self.n_dead_} of {len(W)} basis vectors are dead: no row has k(w, x) of {DEAD}; "
-                f"{self._remedy(too_narrow=from_start)}",
-                UserWarning,
-                stacklevel=5,
+                f"{self._remedy(too_narrow=from_start)}"
             )
 
     def _count_dead(self, rows: Rows, W: np.ndarray) -> int:
         fn = partial(reached, kernel=self.kernel_, normalize=self.normalize, least=DEAD)
-        row_bytes = (rows.n_features + 6 * len(W)) * rows.dtype.itemsize
-        return int((to_host(map_reduce(fn, rows, W, row_bytes=row_bytes)[0]) == 0).sum())
+        return int((to_host(map_reduce(fn, rows, W)[0]) == 0).sum())
 
     def _remedy(self, *, too_narrow: bool) -> str:
         """Return what may help against dead basis vectors, which were dead at the start if too narrow."""
@@ -194,10 +185,10 @@ class BaseKernelRICA(
 
 
 def _sample(
-    rows: Rows, K: int, labels: Labels | None, rng: np.random.Generator
+    rows: Rows, K: int, labels: BasisLabels | None, rng: np.random.Generator
 ) -> tuple[np.ndarray, list[np.ndarray]]:
     """Return which rows the start looks at, in order, and where among them those of each class are."""
-    # More rows hardly change where K-means starts the basis.
+    # 100 rows for each basis vector, 20,000 at least: a start need not be exact.
     most = max(20_000, 100 * K)
     if labels is None:
         chosen = rng.choice(rows.n_rows, size=min(most, rows.n_rows), replace=False)
@@ -208,22 +199,3 @@ def _sample(
         picked.append(rng.choice(own, size=size, replace=False))
     chosen = np.sort(np.concatenate(picked))
     return chosen, [np.searchsorted(chosen, part) for part in picked]
-
-
-def _centres(
-    rows: Rows, sample: np.ndarray, n: int, rng: np.random.Generator, progress: Progress
-) -> np.ndarray:
-    """Return the centres of K-means of some rows, in float64."""
-    kmeans = KMeans(n, max_iter=50, compute_labels=False, random_state=rng)
-    with warnings.catch_warnings(), progress.lend_to(kmeans, "start"):
-        # A start need not have converged, and equal rows share a centre.
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        kmeans.fit(rows.home.put(sample))
-    return to_host(kmeans.cluster_centers_).astype(np.float64)
-
-
-def _reach(kernel: Kernel, sample: np.ndarray) -> float:
-    """Return how far a basis vector may move in one step: the spread of the rows, or the kernel's width."""
-    spread = float(np.sqrt(np.square(sample - sample.mean(axis=0)).sum(axis=1).mean(dtype=float)))
-    width = (2 * kernel.gamma) ** -0.5 if isinstance(kernel, Gaussian) else np.inf
-    return min(spread or 1.0, width)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from dataclasses import replace
 from numbers import Integral, Real
@@ -11,7 +10,6 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.callback import CallbackSupportMixin
-from sklearn.exceptions import ConvergenceWarning
 
 from clusterica.arrays import (
     Array,
@@ -31,12 +29,13 @@ from clusterica.ops.moments import Moments
 from clusterica.ops.penalty import PenaltyFunction
 from clusterica.ops.rica import null_directions
 from clusterica.optim import fit_progress
-from clusterica.preprocessing._map import apply_map
-from clusterica.preprocessing._moments import moments_about_mean
-from clusterica.rica._labels import Labels
+from clusterica.preprocessing.maps import apply_map
+from clusterica.preprocessing.moments import moments_about_mean
+from clusterica.rica._labels import BasisLabels
 from clusterica.rica._reconstruction import Reconstruction, Supervision, minimize
 
-# Mini-batch steps that a fit stands for: those after it are short, since they begin at a minimum.
+# Mini-batch steps that a fit counts as. Steps of partial_fit become shorter with their number, and those
+# after a fit must be short: they begin at a minimum. With 10,000 they start at a tenth of the usual length.
 STEPS_OF_FIT = 10_000
 
 
@@ -82,10 +81,10 @@ class BaseRICA(
         """Return the penalty of codes."""
 
     @abstractmethod
-    def _check_size(self, rows: Rows, y: Any) -> tuple[int, Labels | None]:
+    def _check_size(self, rows: Rows, y: Any) -> tuple[int, BasisLabels | None]:
         """Return the number of components, and the labels of the rows if they are needed."""
 
-    def _supervision(self, rows: Rows, labels: Labels, mean: Array) -> Supervision:
+    def _supervision(self, rows: Rows, labels: BasisLabels, mean: Array) -> Supervision:
         """Return the part of the objective with labels."""
         raise NotImplementedError
 
@@ -98,7 +97,12 @@ class BaseRICA(
         progress = fit_progress(self, self.max_iter, X=X, y=y)
         null = null_directions(total, rows.dtype)
         problem = self._problem(rows, total, penalty, null)
-        self._check_start(problem, W)
+        outside = np.flatnonzero(to_host(problem.outside(rows.place.put(W))))
+        if outside.size and not isinstance(self.init, str):
+            raise ValueError(
+                f"row {outside[0]} of init, and {outside.size - 1} others, lie where the data does not vary, "
+                "such as along a constant feature; give other directions, or set unit_norm=True"
+            )
         if labels is not None:
             supervision = self._supervision(rows, labels, problem.mean)
             problem = replace(problem, supervision=supervision)
@@ -116,12 +120,7 @@ class BaseRICA(
         self.objective_history_ = np.array(found.result.history)
         self.term_histories_ = found.terms
         self.reconstruction_error_ = float(found.terms["reconstruction"][-1])
-        if not (found.result.converged or found.result.stopped):
-            warnings.warn(
-                f"the objective still fell after max_iter={self.max_iter} steps; raise max_iter, or tol",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
+        found.result.warn_if_unfinished(self)
         return BatchState(total, null, STEPS_OF_FIT)
 
     def transform(self, X: Any) -> Array:
@@ -164,6 +163,7 @@ class BaseRICA(
     def _problem(
         self, rows: Rows, total: Moments, penalty: PenaltyFunction, null: np.ndarray
     ) -> Reconstruction:
+        # True is the objective of Le et al.; "tight" divides by t, and keeps out of constant directions.
         tight = self.unit_norm == "tight"
         return Reconstruction(
             rows,
@@ -177,7 +177,7 @@ class BaseRICA(
         )
 
     def _start(
-        self, rows: Rows, K: int, mean: np.ndarray, labels: Labels | None = None
+        self, rows: Rows, K: int, mean: np.ndarray, labels: BasisLabels | None = None
     ) -> np.ndarray:
         """Return the basis to begin with, in float64 on the host."""
         if isinstance(self.init, str):
@@ -186,7 +186,7 @@ class BaseRICA(
                 W = cluster_directions(rows, K, mean, labels, rng)
             else:
                 W = unit_rows(rng.normal(size=(K, rows.n_features)))
-            # So that W x has the size of x, about.
+            # So that W x is about as long as x.
             return W if self.unit_norm else W * min(1.0, np.sqrt(rows.n_features / K))
         W = np.array(to_host(self.init), dtype=np.float64)
         if W.shape != (K, rows.n_features):
@@ -196,15 +196,6 @@ class BaseRICA(
         if not np.isfinite(W).all() or not (W != 0).any(axis=1).all():
             raise ValueError("init must be finite, and no row of it may be all zeros")
         return W
-
-    def _check_start(self, problem: Reconstruction, W: np.ndarray) -> None:
-        """Raise an error where a given start is outside of where the data varies."""
-        outside = np.flatnonzero(to_host(problem.outside(problem.rows.place.put(W))))
-        if outside.size and not isinstance(self.init, str):
-            raise ValueError(
-                f"row {outside[0]} of init, and {outside.size - 1} others, lie where the data does not vary, "
-                "such as along a constant feature; give other directions, or set unit_norm=True"
-            )
 
     def _learned(self, rows: Rows, W: Array, mean: np.ndarray) -> dict[str, Any]:
         """Return the attributes that transform needs."""
@@ -224,7 +215,7 @@ def host_moments(rows: Rows) -> Moments:
 
 
 def cluster_directions(
-    rows: Rows, n: int, mean: np.ndarray, labels: Labels | None, rng: np.random.Generator
+    rows: Rows, n: int, mean: np.ndarray, labels: BasisLabels | None, rng: np.random.Generator
 ) -> np.ndarray:
     """Return n unit vectors where the rows cluster, by class if there are labels; float64 on the host.
 
@@ -236,7 +227,7 @@ def cluster_directions(
         Number of directions, a multiple of the number of classes.
     mean : ndarray of shape (n_features,)
         Mean of all rows, from which directions are seen. That of its own class would hide where a class lies.
-    labels : Labels or None
+    labels : BasisLabels or None
         The class of every row.
     rng : Generator
         Draws the rows and the start of K-means.
@@ -256,7 +247,7 @@ def cluster_directions(
         sample = sample - mean.astype(sample.dtype)
         seed = int(rng.integers(2**31))
         model = GainShapeKMeans(k, max_iter=10, tol=0.0, compute_labels=False, random_state=seed)
-        # Where the rows are worked on, so that a GPU clusters them too.
+        # Clustered where the rows are worked on, which may be a GPU.
         W = to_host(model.fit(rows.place.put(sample)).cluster_centers_).astype(np.float64)
         directions.append(unit_rows(W, unit_rows(rng.normal(size=W.shape))))
     return np.concatenate(directions)

@@ -11,8 +11,8 @@ from clusterica.ops.kernel_rica import Model
 from clusterica.rica._base_kernel_rica import BaseKernelRICA
 from clusterica.rica._labels import (
     CONSTRAINTS,
-    Labels,
-    check_labels,
+    BasisLabels,
+    check_basis_labels,
     make_discrimination,
 )
 
@@ -187,12 +187,12 @@ class DiscriminativeKernelRICA(BaseKernelRICA):
         self._fit(X, y)
         return self
 
-    def _check_size(self, rows: Rows, y: Any) -> tuple[int, Labels]:
-        labels = check_labels(self, y, rows, self.n_components_per_class)
+    def _check_size(self, rows: Rows, y: Any) -> tuple[int, BasisLabels]:
+        labels = check_basis_labels(self, y, rows, self.n_components_per_class)
         self.classes_, self.component_classes_ = labels.classes, labels.component_classes
         return labels.n_components, labels
 
-    def _supervised(self, model: Model, labels: Labels) -> Model:
+    def _supervised(self, model: Model, labels: BasisLabels) -> Model:
         term = make_discrimination(labels, eta=self.eta, constraint=self.constraint)
         self.eta_ = term.eta
         return model._replace(discrimination=term, strength=float(self.discrimination))

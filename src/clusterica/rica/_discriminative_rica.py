@@ -13,8 +13,8 @@ from clusterica.ops.rica import ClassMoments, class_moments
 from clusterica.rica._base_rica import BaseRICA
 from clusterica.rica._labels import (
     CONSTRAINTS,
-    Labels,
-    check_labels,
+    BasisLabels,
+    check_basis_labels,
     make_discrimination,
 )
 from clusterica.rica._reconstruction import Supervision
@@ -173,19 +173,20 @@ class DiscriminativeRICA(BaseRICA):
         self._fit(X, y)
         return self
 
-    def _check_size(self, rows: Rows, y: Any) -> tuple[int, Labels]:
-        labels = check_labels(self, y, rows, self.n_components_per_class)
+    def _check_size(self, rows: Rows, y: Any) -> tuple[int, BasisLabels]:
+        labels = check_basis_labels(self, y, rows, self.n_components_per_class)
         self.classes_, self.component_classes_ = labels.classes, labels.component_classes
         return labels.n_components, labels
 
     def _penalty(self, n_components: int) -> PenaltyFunction:
         return make_penalty(self.penalty, self.pooling, n_codes=n_components)
 
-    def _supervision(self, rows: Rows, labels: Labels, mean: Array) -> Supervision:
+    def _supervision(self, rows: Rows, labels: BasisLabels, mean: Array) -> Supervision:
         term = make_discrimination(labels, eta=self.eta, constraint=self.constraint)
         self.eta_ = term.eta
+        # Codes are linear in the rows, so that second moments of every class are all that the term needs.
         fn = partial(class_moments, n_classes=len(labels.classes))
-        total = map_reduce(fn, rows, mean, aligned=(labels.places,), row_bytes=24 * rows.n_features)
+        total = map_reduce(fn, rows, mean, aligned=(labels.codes,))
         moments = ClassMoments(*total).second
         return Supervision(term, float(self.discrimination), moments)
 

@@ -25,8 +25,6 @@ from clusterica.ops.penalty import PenaltyFunction
 from clusterica.ops.rica import penalty_sums, reconstruction
 from clusterica.optim import LBFGS, Evaluation, LoopResult, LoopState, Progress, iterate
 
-_EPS = float(np.finfo(np.float64).eps)
-
 
 class Supervision(NamedTuple):
     """The discrimination term, its weight α, and the sums of x xᵀ over the rows of every class."""
@@ -74,20 +72,26 @@ class Reconstruction:
 
     def evaluate(self, W: Array) -> Evaluation:
         """Return the objective, its gradient (tangent to the unit vectors) and the terms, as extra."""
-        value, gradient = reconstruction(W, self.covariance, self._tightness(W))
+        xp, rows = namespace_of(W), self.rows
+        tightness = 1.0
+        if self.unit_norm and self.tight:
+            tightness = max(1.0, float(W.shape[0] / (W.shape[1] - self.null.shape[0])))
+        value, gradient = reconstruction(W, self.covariance, tightness)
         terms = {"reconstruction": value, "penalty": 0.0}
-        if self.sparsity > 0:
-            sums = self._penalty(W)
-            terms["penalty"] = self.sparsity * float(sums[0])
-            gradient = gradient + self.sparsity * sums[1]
+        if self.sparsity > 0:  # the only term that needs a walk over the rows
+            params = (xp.astype(a, getattr(xp, rows.dtype.name)) for a in (W, self.mean))
+            sums = map_reduce(partial(penalty_sums, penalty=self.penalty), rows, *params)
+            weight = self.sparsity / rows.n_rows
+            terms["penalty"] = weight * float(sums.value)
+            gradient = gradient + weight * sums.gradient
         if self.supervision is not None:
             term, weight, moments = self.supervision
             value, slope = term.of_moments(W, moments)
-            terms["discrimination"] = weight * value / self.rows.n_rows
-            gradient = gradient + (weight / self.rows.n_rows) * slope
+            terms["discrimination"] = weight * value / rows.n_rows
+            gradient = gradient + (weight / rows.n_rows) * slope
         if self.unit_norm:
+            # Along the tangents of the sphere only: L-BFGS must not learn from moves that retract undoes.
             gradient = self._within(gradient)
-            xp = namespace_of(W)
             gradient = gradient - xp.sum(gradient * W, axis=1, keepdims=True) * W
         return Evaluation(sum(terms.values()), gradient, terms)
 
@@ -100,30 +104,17 @@ class Reconstruction:
         W = self.rows.place.put(W)
         if not self.unit_norm:
             return W
+        # A direction outside stays as it is: projected, it would be rounding scaled up to unit length.
         return unit_rows(namespace_of(W).where(self.outside(W)[:, None], W, self._within(W)))
 
     def outside(self, W: Array) -> Array:
         """Return which rows are, but for rounding, directions in which the data does not vary."""
-        return row_energies(self._within(W)) <= _EPS * row_energies(W)
-
-    def _tightness(self, W: Array) -> float:
-        if not (self.unit_norm and self.tight):
-            return 1.0
-        return max(1.0, float(W.shape[0] / (W.shape[1] - self.null.shape[0])))
+        # Energies are squares: this is a length of about 1e-8 of that of the row.
+        return row_energies(self._within(W)) <= float(np.finfo(np.float64).eps) * row_energies(W)
 
     def _within(self, V: Array) -> Array:
         """Return rows without their part along which the data does not vary."""
         return V - (V @ self.null.T) @ self.null if self.null.shape[0] else V
-
-    def _penalty(self, W: Array) -> tuple[Array, Array]:
-        """Return the mean penalty of the rows, and its gradient by W."""
-        rows = self.rows
-        xp = namespace_of(W)
-        params = (xp.astype(a, getattr(xp, rows.dtype.name)) for a in (W, self.mean))
-        fn = partial(penalty_sums, penalty=self.penalty)
-        row_bytes = (rows.n_features + 5 * W.shape[0]) * rows.dtype.itemsize
-        value, gradient = map_reduce(fn, rows, *params, row_bytes=row_bytes)
-        return value / rows.n_rows, gradient / rows.n_rows
 
 
 class Minimum(NamedTuple):

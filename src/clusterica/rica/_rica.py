@@ -22,10 +22,6 @@ from clusterica.ops.rica import null_directions
 from clusterica.optim import adam, no_averages
 from clusterica.rica._base_rica import STEPS_OF_FIT, BaseRICA, BatchState, host_moments
 
-# The first mini-batch step as a share of the length of a basis vector, and the number of steps after which
-# its square has halved.
-_STEP, _STEPS_TO_SLOW = 0.6, 100
-
 
 class RICA(BaseRICA):
     r"""Sparse codes :math:`s = W x` that reconstruct the data, as many as asked for.
@@ -174,7 +170,7 @@ class RICA(BaseRICA):
         self
         """
         seen = self._fit(X, y)
-        self.__dict__.pop("_averages", None)
+        self.__dict__.pop("_averages", None)  # the next partial_fit begins with its own gradients
         self._seen = seen
         return self
 
@@ -212,12 +208,15 @@ class RICA(BaseRICA):
         position = problem.start(W)
         here = problem.evaluate(position)
         averages, step = adam(averages, to_host(here.gradient))
-        length = _STEP / np.sqrt(rows.n_features * (1 + seen.n_steps / _STEPS_TO_SLOW))
+        # Entries of a step of Adam are about one: the first move is 0.6 of the length of a unit vector, and
+        # the square of a move has halved after 100 steps.
+        length = 0.6 / np.sqrt(rows.n_features * (1 + seen.n_steps / 100))
         position = problem.retract(position, rows.place.put(length * step))
         self.__dict__.update(self._learned(rows, position, seen.moments.first))
         self._averages, self._seen = averages, seen
         self.n_iter_ = getattr(self, "n_iter_", 0) + 1
         self.reconstruction_error_ = here.extra["reconstruction"]
+        # Those of an earlier fit do not describe the filters any more.
         for stale in ("objective_history_", "term_histories_"):
             self.__dict__.pop(stale, None)
         return self

@@ -28,7 +28,7 @@ from clusterica.experiments.vinnikov_shalev_shwartz_2014._table1_cells import (
     checks,
 )
 from clusterica.ica import ClusterICA
-from clusterica.ica._fold import fold
+from clusterica.ica.folding import fold
 from clusterica.metrics import recovery_distance
 
 # Relative and squared: from here to a thousandth of it, distances change by less than 2 % up to 5e6 rows.

@@ -64,7 +64,8 @@ def fold_overcomplete(centroids: np.ndarray, energies: np.ndarray, n_lines: int)
         sums[nearest] += np.sign(cosines[nearest]) * lines.weights[i] * lines.directions[i]
         masses[nearest] += lines.weights[i]
     # A line with less than 5 % of the mean energy is noise.
-    return unit_rows(sums[masses >= 0.05 * masses.mean()][:n_lines])
+    lines_kept: np.ndarray = unit_rows(sums[masses >= 0.05 * masses.mean()][:n_lines])
+    return lines_kept
 
 
 def _pair(centroids: np.ndarray, weights: np.ndarray) -> Lines:

@@ -1,4 +1,4 @@
-"""Mean and covariance of rows wherever they live, from one walk."""
+"""Mean and covariance of rows: ``n, mean, sum (x - mean)(x - mean)ᵀ``, from one walk."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from clusterica.ops.moments import Moments, about_mean, moments
 
 def moments_about_mean(rows: Rows) -> Moments:
     """Return n, the mean, and the sums of products about it, in float64."""
-    about = rows.glance(100).mean(axis=0, dtype=np.float64)  # near the mean is enough
-    total = map_reduce(moments, rows, about, row_bytes=16 * rows.n_features)
+    # Sums about a point near the mean keep their digits, and a few rows are enough to find one.
+    about = rows.glance(100).mean(axis=0, dtype=np.float64)
+    total = map_reduce(moments, rows, about)
     return about_mean(total, rows.place.put(about))
