@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from functools import partial
 from numbers import Integral, Real
@@ -32,10 +31,11 @@ from clusterica.arrays import (
     map_rows,
     namespace_of,
     to_host,
+    warn_user,
 )
 from clusterica.cluster._init import METHODS, initial_centers
-from clusterica.cluster._lloyd import Final, Lloyd, assign_bytes, useful_shift
-from clusterica.ops.assign import assign
+from clusterica.cluster._lloyd import Final, Lloyd, useful_shift
+from clusterica.ops.assign import best_labels
 from clusterica.ops.rules import Centers, Rule, center_counts
 from clusterica.optim import LoopResult, Progress, best_of, fit_progress
 
@@ -191,10 +191,7 @@ class BaseKMeans(
             In the library and on the device of X.
         """
         rows, C, shift = self._for_new_rows(X)
-        rule, row_bytes = self._rule, assign_bytes(rows, C)
-        return map_rows(
-            lambda *args: assign(*args, rule=rule).labels, rows, C, shift, row_bytes=row_bytes
-        )
+        return map_rows(partial(best_labels, rule=self._rule), rows, C, shift)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return how well the centres fit the rows; larger is better.
@@ -312,11 +309,10 @@ class BaseKMeans(
 
     def _count_starts(self) -> int:
         if self.n_init > 1 and not (isinstance(self.init, str) or callable(self.init)):
-            warnings.warn(
-                f"init gives the centers, so that n_init={self.n_init} starts would be the same; "
-                "one is made",
+            warn_user(
+                f"init gives the centers, so that all n_init={self.n_init} starts would be the same; "
+                "only one is run. Set n_init=1, or name a method in init",
                 RuntimeWarning,
-                stacklevel=4,
             )
             return 1
         return self.n_init
@@ -335,13 +331,12 @@ class BaseKMeans(
     def _warn_if_empty(self, centers: Centers, *, refilled: bool) -> None:
         n_empty = int((center_counts(centers) == 0).sum())
         if n_empty > (0 if refilled else centers.C.shape[0] / 10):
-            warnings.warn(
+            warn_user(
                 f"{n_empty} of {centers.C.shape[0]} clusters are empty: there are fewer distinct rows "
                 "than clusters, or too few rows for the number of features, or the data is not "
                 "normalised and whitened as this rule expects; "
                 f"lower {self._size_name}, or use empty='drop'",
                 ConvergenceWarning,
-                stacklevel=5,
             )
 
     def __sklearn_tags__(self) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from math import ceil, sqrt
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
@@ -20,6 +19,7 @@ from clusterica.arrays import (
     check_weights,
     fit_context,
     map_rows,
+    warn_user,
 )
 from clusterica.cluster._scale_space import (
     MOST_NODES,
@@ -210,7 +210,7 @@ class DensityClusterer(ClusterMixin, BaseEstimator):
         return self._labels(rows)
 
     def _labels(self, rows: Rows) -> Array:
-        return map_rows(labels_between, rows, self.valleys_, row_bytes=12)
+        return map_rows(labels_between, rows, self.valleys_)
 
     def _check_columns(self, rows: Rows) -> None:
         if rows.n_features != 1:
@@ -309,12 +309,10 @@ class DensityClusterer(ClusterMixin, BaseEstimator):
         if self.method == "kde" and isinstance(self.bandwidth, str):
             if finest <= 2 * sigma:
                 return finest
-            warnings.warn(
+            warn_user(
                 f"bandwidth={self.bandwidth!r} gives {sigma:.3g}, too fine for data from {low:.3g} to "
                 f"{high:.3g} on the {MOST_NODES} nodes of the largest grid; {finest:.3g} is used, which may "
-                "join clusters. Take rows that are far from all others out of the data",
-                UserWarning,
-                stacklevel=5,
+                "join clusters. Remove rows that are far from all others"
             )
             return finest
         raise ValueError(
@@ -353,10 +351,9 @@ def _sheather_jones(density: GridDensity, widest: float, *, otherwise: float) ->
     sigma = sheather_jones(density.weight, density.step, density.n)
     if sigma is not None and sigma <= widest:
         return sigma
-    warnings.warn(
+    warn_user(
         f"bandwidth='isj' has no solution for these {density.n:.5g} rows, which may be too few, too "
         "often the same, or too far apart for the grid; Silverman's rule takes its place",
         RuntimeWarning,
-        stacklevel=5,
     )
     return otherwise

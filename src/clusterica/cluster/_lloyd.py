@@ -18,9 +18,10 @@ from clusterica.arrays import (
     namespace_of,
     shuffled_batches,
     to_host,
+    working_memory,
 )
 from clusterica.cluster._seeding import SAMPLE, draw_rows, more_centers
-from clusterica.ops.assign import fit_sums, lloyd_sums
+from clusterica.ops.assign import assign_bytes, fit_sums, lloyd_sums
 from clusterica.ops.moments import energy
 from clusterica.ops.rules import Centers, LloydSums, Rule, center_counts
 from clusterica.optim import LoopResult, LoopState, Progress, Step, iterate
@@ -115,15 +116,7 @@ class Lloyd:
 
     def sums(self, rows: Rows, weights: np.ndarray, C: Array) -> LloydSums:
         """Return the sums of one assignment of these rows."""
-        rule = self.rule
-        return map_reduce(
-            lambda *args: lloyd_sums(*args, rule=rule)[1],
-            rows,
-            C,
-            self.shift,
-            aligned=(weights,),
-            row_bytes=assign_bytes(rows, C),
-        )
+        return map_reduce(partial(_sums, rule=self.rule), rows, C, self.shift, aligned=(weights,))
 
     def finish(self, C: Array) -> Final:
         """Assign all rows to the centres and measure how well they fit."""
@@ -133,7 +126,6 @@ class Lloyd:
             C,
             self.shift,
             aligned=(self.weights,),
-            row_bytes=assign_bytes(self.rows, C),
         )
         objective = float(total.objective)
         if self.rule.maximized:
@@ -154,10 +146,7 @@ class Lloyd:
     @cached_property
     def _whole(self) -> float:
         """The inertia without any gain: the energy of all rows, or of all rows at unit length."""
-        row_bytes = 2 * self.rows.n_features * self.rows.dtype.itemsize
-        total = map_reduce(
-            energy, self.rows, self.shift, aligned=(self.weights,), row_bytes=row_bytes
-        )
+        total = map_reduce(energy, self.rows, self.shift, aligned=(self.weights,))
         return float(total.weight if self.rule.unit_rows else total.energy)
 
     def _first_mass(self, n_centers: int) -> np.ndarray:
@@ -218,10 +207,10 @@ class Lloyd:
         return Centers(self.rows.place.put(C), self.rows.place.put(mass), centers.counts), moved
 
 
-def assign_bytes(rows: Rows, C: Array) -> int:
-    """Return the working memory per row of an assignment: tiles on the host, all scores elsewhere."""
-    row = rows.row_nbytes
-    return row if rows.place.is_numpy else 2 * row + 2 * C.shape[0] * rows.dtype.itemsize
+@working_memory(assign_bytes)
+def _sums(X: Array, C: Array, shift: Array | None, weights: Array, *, rule: Rule) -> LloydSums:
+    # Without the labels, which the walk would otherwise keep for all rows.
+    return lloyd_sums(X, C, shift, weights, rule=rule)[1]
 
 
 def useful_shift(points: Array, rows: Rows) -> np.ndarray | None:

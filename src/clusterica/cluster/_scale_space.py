@@ -201,7 +201,7 @@ def _summary_about(rows: Rows, weights: np.ndarray, about: float, width: float) 
     unit = max(1e-9 * width, float(np.spacing(abs(about))), 1e-300)
     fn = partial(spread, n_cells=n_cells_of_spread(unit))
     place = np.array([about]), np.array([unit])
-    total = map_reduce(fn, rows, *place, aligned=(weights,), row_bytes=64)
+    total = map_reduce(fn, rows, *place, aligned=(weights,))
     total = Spread(*(np.asarray(to_host(sums)) for sums in total))
     return summarize(total, about=about, unit=unit, tail=_TAIL)
 
@@ -221,7 +221,7 @@ def binned(
     first = low - empty * step
     fn = partial(node_weights, n_nodes=n_nodes)
     place = np.array([first]), np.array([step])
-    total = map_reduce(fn, rows, *place, aligned=(weights,), row_bytes=64)
+    total = map_reduce(fn, rows, *place, aligned=(weights,))
     weight = np.array(to_host(total.weight))
     weight[: max(0, empty - 1)] = weight[n_nodes + 1 - empty :] = 0.0
     return GridDensity(first, step, weight)

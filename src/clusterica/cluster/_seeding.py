@@ -94,9 +94,7 @@ def more_centers(
     rounding = 16 * float(np.finfo(X.dtype).eps)
     X, C = X.astype(np.float64), C.astype(np.float64)
     X = X if shift is None else X - shift
-    row_bytes = 2 * 8 * (X.shape[1] + C.shape[0])
-    losses = partial(row_losses, rule=rule)
-    left = to_host(map_rows(losses, as_rows(X, X.dtype), C, None, row_bytes=row_bytes))
+    left = to_host(map_rows(partial(row_losses, rule=rule), as_rows(X, X.dtype), C, None))
     X, about = _prepared(X, rule)
     left = np.where(left > rounding * rule.whole(X), left, 0)
     n_trials = _n_trials(n + len(C))

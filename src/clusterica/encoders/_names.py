@@ -21,7 +21,7 @@ _BY_NAME: dict[str, type[BaseEncoder]] = {
 }
 ENCODER_NAMES = tuple(_BY_NAME)
 """What :func:`make_encoder` knows by name."""
-_METHODS = ("prepare", "encode", "n_features_out", "row_bytes")
+_METHODS = ("prepare", "encode", "n_features_out")
 
 
 def make_encoder(encoder: Any) -> Any:
@@ -31,8 +31,7 @@ def make_encoder(encoder: Any) -> Any:
     ----------
     encoder : {"hard", "triangle", "soft-threshold", "sigmoid", "sparse", "omp", "kernel-sparse"} or encoder
         A name stands for the encoder with its default settings. An object must have the methods
-        ``prepare``, ``encode``, ``n_features_out`` and ``row_bytes`` of the encoders here, and no
-        dictionary of its own.
+        ``prepare``, ``encode`` and ``n_features_out`` of the encoders here, and no dictionary of its own.
 
     Returns
     -------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
@@ -25,6 +24,7 @@ from clusterica.arrays import (
     check_model_device,
     fit_context,
     to_host,
+    warn_user,
 )
 from clusterica.encoders import make_encoder
 from clusterica.images._bank import (
@@ -35,17 +35,28 @@ from clusterica.images._bank import (
     learn_bank,
     make_learner,
     make_steps,
+    stages,
+    unexplained,
 )
-from clusterica.images._convolve import Shape, encode_function, make_coder, stages
+from clusterica.images._convolve import (
+    PatchEncoder,
+    Shape,
+    encode_images,
+    make_coder,
+    make_regions,
+    region_box,
+)
 from clusterica.images._sampling import Box, Sample, draw
-from clusterica.images._score import unexplained
-from clusterica.images._source import Images, Part
-from clusterica.images._validation import check_grid, check_images, check_labels, warn_if_alpha
-from clusterica.images._walk import encode_images, make_regions, region_box
+from clusterica.images._source import (
+    Images,
+    Part,
+    check_grid,
+    check_images,
+    check_labels,
+    warn_if_alpha,
+)
 from clusterica.ops.pool import CellPooling, Grid, grid_cells
 from clusterica.optim import Progress, fit_progress
-
-_SCORED = 10_000  # patches that score draws at most
 
 
 class ImageFeatures(
@@ -241,7 +252,10 @@ class ImageFeatures(
         shape = self._shape()
         coders = [make_coder(bank, images.place, shape) for bank in self._banks()]
         regions = make_regions(coders, self._region_grid(), self._grids(), shape)
-        return encode_images(images, regions, shape, self.n_codes_, self._n_cells())
+        features, n_failed = encode_images(images, regions, shape, self.n_codes_, self._n_cells())
+        if n_failed:
+            self.encoder_.warn_not_converged(n_failed)
+        return features
 
     def score(self, X: Any, y: Any = None) -> float:
         r"""Return minus the relative error with which single filters reconstruct whitened patches.
@@ -263,7 +277,7 @@ class ImageFeatures(
         """
         check_is_fitted(self, "n_features_out_")
         images = self._checked(X, reset=False)
-        rng, n = as_generator(self.random_state), min(self.n_patches, _SCORED)
+        rng, n = as_generator(self.random_state), min(self.n_patches, 10_000)  # as documented
         parts = [
             unexplained(self._draw(images, n, i, rng).patches, bank)
             for i, bank in enumerate(self._banks())
@@ -300,7 +314,9 @@ class ImageFeatures(
         found = {"raw": rows}
         for name, step in stages(bank, place):
             rows = found[name] = step(rows)
-        found["codes"] = encode_function(bank, place)(rows)
+        found["codes"], n_failed = PatchEncoder(bank, place)(rows)
+        if n_failed:
+            self.encoder_.warn_not_converged(n_failed)
         return {name: home.put(values) for name, values in found.items()}
 
     @property
@@ -383,11 +399,9 @@ class ImageFeatures(
         known = self.largest_pixel_
         low, high = sorted((largest, known))
         if 0 < low <= 1 and high > 2:
-            warnings.warn(
+            warn_user(
                 f"the images have values up to {largest:.3g}, and those in fit had up to {known:.3g}; give "
-                "both in the same range, such as bytes in 0..255",
-                UserWarning,
-                stacklevel=4,
+                "both in the same range, such as bytes in 0..255"
             )
 
     def _checked(self, X: Any, *, reset: bool) -> Images:

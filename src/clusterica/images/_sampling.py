@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from clusterica.arrays import Array, as_generator, get_config, namespace_of, to_like
-from clusterica.images._source import Images, Part
-from clusterica.images._validation import check_images
+from clusterica.images._source import Images, Part, check_images
 from clusterica.ops.patch import n_places, take_patches
 
 _AT_ONCE = 2**14  # patches that are cut together; their indices take 8 bytes a number

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import fft, optimize
 
-from clusterica.arrays import Array, is_host_array, namespace_of
+from clusterica.arrays import Array, is_host_array, namespace_of, working_memory
 
 # Cells whose width grows with the distance from a point: this many for each factor of e.
 _CELLS_PER_E = 64
@@ -36,6 +36,8 @@ def n_cells_of_spread(unit: float) -> int:
     return 2 * (int(reach * _CELLS_PER_E) + 2)
 
 
+# Numbers in float64 and integer indices, eight for each row.
+@working_memory(lambda row, about, unit: 64)
 def spread(X: Array, about: Array, unit: Array, weights: Array, *, n_cells: int) -> Spread:
     """Return how a block is spread about a point, in cells that grow with the distance from it.
 
@@ -62,6 +64,7 @@ class Nodes(NamedTuple):
     weight: Array
 
 
+@working_memory(lambda row, low, step: 64)
 def node_weights(X: Array, low: Array, step: Array, weights: Array, *, n_nodes: int) -> Nodes:
     """Share the weight of each row of a block between the two nodes beside it (linear binning).
 
@@ -101,6 +104,7 @@ def _sum_at(index: Array, values: Array, size: int) -> Array:
     return xp.take(sums, ends[1:]) - xp.take(sums, ends[:-1])
 
 
+@working_memory(lambda row, cuts: 12)
 def labels_between(X: Array, cuts: Array) -> Array:
     """Return how many of the rising cuts are at or below each row of a block, shape (n_rows,)."""
     xp = namespace_of(X)
