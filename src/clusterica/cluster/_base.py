@@ -99,7 +99,14 @@ class BaseKMeans(
         n_centers = self._check_n_centers(rows)
         weights = check_weights(sample_weight, rows)
         lloyd = self._lloyd(rows, weights, as_generator(self.random_state))
-        n_init = self._count_starts()
+        n_init = self.n_init
+        if n_init > 1 and not (isinstance(self.init, str) or callable(self.init)):
+            warn_user(
+                f"init gives the centers, so that all n_init={n_init} starts would be the same; only one is "
+                "run. Set n_init=1, or name a method in init",
+                RuntimeWarning,
+            )
+            n_init = 1
         progress = fit_progress(self, n_init, X=X, y=y)
         result = best_of(
             lambda task: self._run(lloyd, n_centers, X, task),
@@ -242,6 +249,13 @@ class BaseKMeans(
         return Lloyd(rows, weights, self._rule, rng, shift, refill=refill)
 
     def _run(self, lloyd: Lloyd, n_centers: int, X: Any, task: Progress) -> LoopResult:
+        """Run one start: choose the centres, then iterate."""
+
+        def fitted(centers: Centers) -> dict[str, Any]:
+            # The attributes of a model with these centres, for callbacks that evaluate it.
+            C = self._rule.all_centers(_translated(centers.C, lloyd.shift, +1))
+            return {"cluster_centers_": lloyd.rows.home.put(C), "_n_features_out": C.shape[0]}
+
         C = initial_centers(
             self.init,
             lloyd,
@@ -257,13 +271,8 @@ class BaseKMeans(
             tol=self.tol,
             batch_size=self.batch_size,
             progress=task,
-            fitted=partial(self._fitted, lloyd),
+            fitted=fitted,
         )
-
-    def _fitted(self, lloyd: Lloyd, centers: Centers) -> dict[str, Any]:
-        """Return the attributes of a model with these centres, for callbacks that evaluate it."""
-        C = self._rule.all_centers(_translated(centers.C, lloyd.shift, +1))
-        return {"cluster_centers_": lloyd.rows.home.put(C), "_n_features_out": C.shape[0]}
 
     def _keep(self, lloyd: Lloyd, result: LoopResult, *, weighted: bool) -> None:
         """Set the fitted attributes from the best run."""
@@ -272,6 +281,7 @@ class BaseKMeans(
         history = list(result.history)
         if self.compute_labels or self.empty == "drop":
             final, centers = self._assigned(lloyd, centers)
+            # The rows of a dropped cluster go to others; some of those may lose rows in turn.
             while self.empty == "drop" and not (large := self._large(centers)).all():
                 kept = centers._replace(C=centers.C[large], mass=centers.mass[large])
                 final, centers = self._assigned(lloyd, kept)
@@ -285,7 +295,15 @@ class BaseKMeans(
                 f"the squares of the rows are too large for {lloyd.rows.dtype}; scale the rows down, or pass "
                 "float64"
             )
-        self._warn_if_empty(centers, refilled=lloyd.refill)
+        n_empty, n_centers = int((center_counts(centers) == 0).sum()), len(centers.C)
+        # Where empty centres are refilled, one that stays empty is news; else a few are normal.
+        if n_empty > (0 if lloyd.refill else n_centers / 10):
+            warn_user(
+                f"{n_empty} of {n_centers} clusters are empty: there are fewer distinct rows than clusters, "
+                "or too few rows for the number of features, or the data is not normalised and whitened as "
+                f"this rule expects; lower {self._size_name}, or use empty='drop'",
+                ConvergenceWarning,
+            )
         self._set_centers(lloyd.rows, centers, weighted=weighted)
         self._idle = None
         self.n_iter_ = result.n_iter
@@ -307,16 +325,6 @@ class BaseKMeans(
         self.counts_ = rows.home.put(counts if weighted else counts.astype(np.int64))
         self._n_features_out = self.cluster_centers_.shape[0]
 
-    def _count_starts(self) -> int:
-        if self.n_init > 1 and not (isinstance(self.init, str) or callable(self.init)):
-            warn_user(
-                f"init gives the centers, so that all n_init={self.n_init} starts would be the same; "
-                "only one is run. Set n_init=1, or name a method in init",
-                RuntimeWarning,
-            )
-            return 1
-        return self.n_init
-
     def _large(self, centers: Centers) -> np.ndarray:
         """Return which centres hold at least min_count, and something."""
         least = self.min_count if self.min_count > 0 else np.finfo(float).tiny
@@ -327,17 +335,6 @@ class BaseKMeans(
                 f"{self._size_name}"
             )
         return large
-
-    def _warn_if_empty(self, centers: Centers, *, refilled: bool) -> None:
-        n_empty = int((center_counts(centers) == 0).sum())
-        if n_empty > (0 if refilled else centers.C.shape[0] / 10):
-            warn_user(
-                f"{n_empty} of {centers.C.shape[0]} clusters are empty: there are fewer distinct rows "
-                "than clusters, or too few rows for the number of features, or the data is not "
-                "normalised and whitened as this rule expects; "
-                f"lower {self._size_name}, or use empty='drop'",
-                ConvergenceWarning,
-            )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -20,7 +20,7 @@ from clusterica.arrays import (
     to_host,
     working_memory,
 )
-from clusterica.cluster._seeding import SAMPLE, draw_rows, more_centers
+from clusterica.cluster._init import SAMPLE, draw_rows, more_centers
 from clusterica.ops.assign import assign_bytes, fit_sums, lloyd_sums
 from clusterica.ops.moments import energy
 from clusterica.ops.rules import Centers, LloydSums, Rule, center_counts

@@ -14,12 +14,9 @@ from scipy import fft, optimize
 
 from clusterica.arrays import Array, is_host_array, namespace_of, working_memory
 
-# Cells whose width grows with the distance from a point: this many for each factor of e.
+# Cells whose width grows with the distance from a point: this many for each factor of e, so that a cell is
+# 1.6 % of its distance wide.
 _CELLS_PER_E = 64
-# What the FFT leaves where the density is zero, relative to its maximum; far below one row in 1e10.
-_ZERO = 1e-12
-# Noise of f̂ about its mean: variance f R / (n σ), with R the integral of the squared Gaussian.
-_ROUGHNESS = 1 / (2 * sqrt(pi))
 
 
 class Spread(NamedTuple):
@@ -182,7 +179,8 @@ def smoothed(spectrum: np.ndarray, step: float, sigma: float, n_nodes: int) -> n
     kept = spectrum[: n_nodes // 2 + 1]
     frequency = (2 * pi / length) * np.arange(len(kept))
     f = fft.irfft(kept * np.exp(-0.5 * (frequency * sigma) ** 2), n_nodes) * (n_nodes / length)
-    f[f < _ZERO * f.max()] = 0.0
+    # What rounding in the FFT leaves where the density is zero; far below one row in 1e10.
+    f[f < 1e-12 * f.max()] = 0.0
     return f
 
 
@@ -301,5 +299,6 @@ def merges(t: Turns, shares: np.ndarray) -> Merge:
 
 def standard_errors(merge: Merge, n: float, sigma: float) -> np.ndarray:
     """Return the persistence of each mode in standard errors of the estimated density."""
-    variance = (2 * merge.height - merge.persistence) * _ROUGHNESS / (n * sigma)
+    # The variance of f̂ is f R / (n σ), with R = 1 / (2 √π) the integral of the squared Gaussian.
+    variance = (2 * merge.height - merge.persistence) / (2 * sqrt(pi)) / (n * sigma)
     return merge.persistence / np.sqrt(variance)
