@@ -7,7 +7,7 @@ memory fewer times, for soft thresholds on a device. `encode_images` applies the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import starmap
 from math import ceil
@@ -46,11 +46,18 @@ from clusterica.ops.pool import (
 
 @dataclass(frozen=True)
 class Shape:
-    """How patches are cut and pooled."""
+    """How patches are cut and pooled: over the cells of the grids, in each region of an image."""
 
     patch_size: int
     stride: int
     pooling: CellPooling
+    regions: Grid
+    grids: tuple[Grid, ...]
+
+    @property
+    def n_cells(self) -> int:
+        """Number of cells of a region."""
+        return sum(down * across for down, across in self.grids)
 
     def places(self, height: int, width: int) -> tuple[int, int]:
         """Return the rows and columns of places of patches in an image."""
@@ -58,6 +65,13 @@ class Shape:
             n_places(n, patch_size=self.patch_size, stride=self.stride) for n in (height, width)
         )
         return down, across
+
+    def box(self, region: int, height: int, width: int) -> Box:
+        """Return the pixels of the patches of a region of an image."""
+        cell = grid_cells(self.places(height, width), [self.regions])[region]
+        p, s = self.patch_size, self.stride
+        down, across = (cell.bottom - cell.top - 1) * s + p, (cell.right - cell.left - 1) * s + p
+        return Box(cell.top * s, cell.left * s, down, across)
 
 
 class Encoded(NamedTuple):
@@ -253,15 +267,6 @@ def fused_filters(bank: Bank, code: Code) -> Filters:
 # --- All blocks -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Region:
-    """Where patches of one coder are in an image of a given height and width, and their cells."""
-
-    coder: Coder
-    box: Callable[[int, int], Box]
-    cells: Callable[[int, int], list[Cell]]
-
-
 class Plan(NamedTuple):
     """Images of a block, and rows of patches that are worked on at once."""
 
@@ -269,60 +274,39 @@ class Plan(NamedTuple):
     band: int
 
 
-def region_box(cell: Cell, shape: Shape) -> Box:
-    """Return the pixels of the patches at the places of a cell."""
-    p, s = shape.patch_size, shape.stride
-    height, width = (cell.bottom - cell.top - 1) * s + p, (cell.right - cell.left - 1) * s + p
-    return Box(cell.top * s, cell.left * s, height, width)
-
-
-def make_regions(
-    coders: Sequence[Coder], regions: Grid, grids: Sequence[Grid], shape: Shape
-) -> list[Region]:
-    """Return the regions of a grid of them, each with its coder and its own cells."""
-
-    def region(i: int, coder: Coder) -> Region:
-        def box(height: int, width: int) -> Box:
-            return region_box(grid_cells(shape.places(height, width), [regions])[i], shape)
-
-        def cells(height: int, width: int) -> list[Cell]:
-            inside = box(height, width)
-            return grid_cells(shape.places(inside.height, inside.width), grids)
-
-        return Region(coder, box, cells)
-
-    return [region(i, coder) for i, coder in enumerate(coders)]
-
-
 def encode_images(
-    images: Images, regions: Sequence[Region], shape: Shape, n_codes: Sequence[int], n_cells: int
+    images: Images, coders: Sequence[Coder], shape: Shape, n_codes: Sequence[int]
 ) -> Encoded:
     """Return the features of all images, float32, in the library and on the device of the images.
 
     Parameters
     ----------
     images : Images
-    regions : sequence of Region
+    coders : sequence of Staged, Rectified or Fused
+        One for every region.
     shape : Shape
     n_codes : sequence of int
         Number of codes of a patch, for every region.
-    n_cells : int
-        Number of cells of a region.
 
     Returns
     -------
     Encoded
-        Features of shape (n_images, sum(n_codes) * n_cells), region by region, and cell by cell within a
+        Features of shape (n_images, sum(n_codes) * shape.n_cells), region by region, and cell by cell within a
         region; and the number of patches whose codes did not converge.
     """
-    threaded = images.place.is_numpy and all(region.coder.threaded for region in regions)
+    threaded = images.place.is_numpy and all(coder.threaded for coder in coders)
     threads = active_config().n_threads if threaded else 1
-    ends = n_cells * np.cumsum([0, *n_codes])
-    features = _empty_features(images, int(ends[-1]))
-
+    ends = shape.n_cells * np.cumsum([0, *n_codes])
+    like = images.home.like
+    if isinstance(like, np.ndarray) or is_cpu_tensor(like):
+        features = np.empty((images.n_images, int(ends[-1])), np.float32)
+    else:  # the features are on a device if the images are
+        xp = namespace_of(like)
+        size = (images.n_images, int(ends[-1]))
+        features = xp.empty(size, dtype=xp.float32, device=like.device)
     n_features = shape.patch_size**2 * images.n_channels
     row = Row(n_features, 4, 4 * n_features, images.place.is_numpy)
-    row_bytes = max(row_bytes_of(region.coder.features, row, ()) for region in regions)
+    row_bytes = max(row_bytes_of(coder.features, row, ()) for coder in coders)
     plans = {
         part.start: _plan(images, part, shape, row_bytes, int(ends[-1]), threads)
         for part in images.parts
@@ -331,10 +315,11 @@ def encode_images(
     def run(block: Block) -> int:
         pixels, (height, width, _) = block.load(), block.part.shape
         band, failed = plans[block.part.start].band, 0
-        for r, region in enumerate(regions):
-            top, left, down, across = region.box(height, width)
+        for r, coder in enumerate(coders):
+            top, left, down, across = shape.box(r, height, width)
             inside = pixels[:, top : top + down, left : left + across, :]
-            values, n = region.coder.features(inside, region.cells(height, width), band)
+            cells = grid_cells(shape.places(down, across), shape.grids)
+            values, n = coder.features(inside, cells, band)
             failed += n
             values = to_host(values) if isinstance(features, np.ndarray) else values
             features[block.start : block.stop, int(ends[r]) : int(ends[r + 1])] = values
@@ -356,22 +341,12 @@ def _plan(
     pixels = 4 * height * width * channels
     image_bytes = pixels + 4 * n_columns + down * across * row_bytes
     most = budget // image_bytes
-    if most == 0:
+    if most == 0:  # an image at a time, and of that a band of rows of patches
         band = max(1, (budget - pixels) // max(1, across * row_bytes))
         return Plan(1, min(down, band))
     if images.place.is_numpy:
-        # Four blocks for each thread, so that threads of uneven speed end together; but under 4096 patches a
-        # block costs more to hand out than to compute.
+        # Four blocks for each thread, so that threads of uneven speed end together; but under 4096 patches
+        # a block costs more to hand out than to compute.
         even = ceil(images.n_images / (4 * threads))
         most = min(most, max(even, ceil(4096 / (down * across))))
     return Plan(most, down)
-
-
-def _empty_features(images: Images, n_columns: int) -> Array:
-    """Return room for the features: in host memory, or on the device if the images are there."""
-    reference = images.home.like
-    shape = (images.n_images, n_columns)
-    if isinstance(reference, np.ndarray) or is_cpu_tensor(reference):
-        return np.empty(shape, np.float32)
-    xp = namespace_of(reference)
-    return xp.empty(shape, dtype=xp.float32, device=reference.device)

@@ -43,8 +43,6 @@ from clusterica.images._convolve import (
     Shape,
     encode_images,
     make_coder,
-    make_regions,
-    region_box,
 )
 from clusterica.images._sampling import Box, Sample, draw
 from clusterica.images._source import (
@@ -55,8 +53,8 @@ from clusterica.images._source import (
     check_labels,
     warn_if_alpha,
 )
-from clusterica.ops.pool import CellPooling, Grid, grid_cells
-from clusterica.optim import Progress, fit_progress
+from clusterica.ops.pool import CellPooling, Grid
+from clusterica.optim import fit_progress
 
 
 class ImageFeatures(
@@ -214,10 +212,23 @@ class ImageFeatures(
         encoder = self._make_encoder()
         images = self._checked(X, reset=True)
         labels = None if y is None else check_labels(y, images.n_images)
-        rng = as_generator(self.random_state)
-        n_regions = int(np.prod(self._region_grid()))
+        rng, shape = as_generator(self.random_state), self._shape()
+        n_regions = int(np.prod(shape.regions))
+        n_classes = None if labels is None else len(np.unique(labels))
         progress = fit_progress(self, n_regions, X=X, y=y)
-        banks = [self._learn(images, labels, i, rng, encoder, progress) for i in range(n_regions)]
+        banks = [
+            learn_bank(
+                self._draw(images, self.n_patches, region, rng),
+                labels,
+                steps=make_steps(self.normalizer, self.whitener, self.patch_size),
+                learner=make_learner(self.learner, self.n_filters, rng, n_classes=n_classes),
+                n_filters=self.n_filters,
+                encoder=encoder,
+                rng=rng,
+                progress=progress,
+            )
+            for region in range(n_regions)
+        ]
         self.normalizer_ = _one_or_all([bank.normalizer for bank in banks])
         self.whitener_ = _one_or_all([bank.whitener for bank in banks])
         self.learner_ = _one_or_all([bank.learner for bank in banks])
@@ -229,7 +240,7 @@ class ImageFeatures(
         self.n_channels_in_ = images.n_channels
         self.largest_pixel_ = images.largest_pixel()
         self.n_codes_ = [bank.n_codes for bank in banks]
-        self.n_features_out_ = sum(self.n_codes_) * self._n_cells()
+        self.n_features_out_ = sum(self.n_codes_) * shape.n_cells
         progress.end()
         return self
 
@@ -248,11 +259,16 @@ class ImageFeatures(
         """
         check_is_fitted(self, "n_features_out_")
         images = self._checked(X, reset=False)
-        self._warn_of_range(images.largest_pixel())
+        largest, known = images.largest_pixel(), self.largest_pixel_
+        low, high = sorted((largest, known))
+        if 0 < low <= 1 and high > 2:  # values up to 1 in the one, and up to 255 in the other
+            warn_user(
+                f"the images have values up to {largest:.3g}, and those in fit had up to {known:.3g}; give "
+                "both in the same range, such as bytes in 0..255"
+            )
         shape = self._shape()
         coders = [make_coder(bank, images.place, shape) for bank in self._banks()]
-        regions = make_regions(coders, self._region_grid(), self._grids(), shape)
-        features, n_failed = encode_images(images, regions, shape, self.n_codes_, self._n_cells())
+        features, n_failed = encode_images(images, coders, shape, self.n_codes_)
         if n_failed:
             self.encoder_.warn_not_converged(n_failed)
         return features
@@ -343,42 +359,18 @@ class ImageFeatures(
             return LearnerEncoder(both_signs=OWN_CODES[self.encoder])
         return make_encoder(clone(self.encoder, safe=False))
 
-    def _learn(
-        self,
-        images: Images,
-        labels: np.ndarray | None,
-        region: int,
-        rng: np.random.Generator,
-        encoder: Any,
-        progress: Progress,
-    ) -> Bank:
-        return learn_bank(
-            self._draw(images, self.n_patches, region, rng),
-            labels,
-            steps=make_steps(self.normalizer, self.whitener, self.patch_size),
-            learner=make_learner(
-                self.learner,
-                self.n_filters,
-                rng,
-                n_classes=None if labels is None else len(np.unique(labels)),
-            ),
-            n_filters=self.n_filters,
-            encoder=encoder,
-            rng=rng,
-            progress=progress,
-        )
-
     def _draw(self, images: Images, n: int, region: int, rng: np.random.Generator) -> Sample:
         """Draw patches of a region."""
+        shape = self._shape()
 
         def box(part: Part) -> Box:
-            shape = self._shape()
-            cells = grid_cells(shape.places(*part.shape[:2]), [self._region_grid()])
-            return region_box(cells[region], shape)
+            height, width, _ = part.shape
+            # All of an image, not only what patches at a stride reach, where it is one region.
+            if shape.regions == (1, 1):
+                return Box(0, 0, height, width)
+            return shape.box(region, height, width)
 
-        # All of an image, not only what patches at a stride reach, where it is one region.
-        whole = self._region_grid() == (1, 1)
-        return draw(images, n, patch_size=self.patch_size, rng=rng, box=None if whole else box)
+        return draw(images, n, patch_size=self.patch_size, rng=rng, box=box)
 
     def _banks(self) -> list[Bank]:
         """Return the fitted steps of every region."""
@@ -394,28 +386,18 @@ class ImageFeatures(
                 bank.encoder = bank.encoder.with_learner(bank.learner)
         return banks
 
-    def _warn_of_range(self, largest: float) -> None:
-        """Warn if images have values up to 1 and those of fit had up to 255, or the other way round."""
-        known = self.largest_pixel_
-        low, high = sorted((largest, known))
-        if 0 < low <= 1 and high > 2:
-            warn_user(
-                f"the images have values up to {largest:.3g}, and those in fit had up to {known:.3g}; give "
-                "both in the same range, such as bytes in 0..255"
-            )
-
     def _checked(self, X: Any, *, reset: bool) -> Images:
         """Validate images, and that every cell of every region gets a patch."""
-        regions, grids = self._region_grid(), self._grids()
+        shape = self._shape()
         images = check_images(
             X,
             patch_size=self.patch_size,
             caller=type(self).__name__,
             n_channels=None if reset else self.n_channels_in_,
         )
-        need = [regions[axis] * max(grid[axis] for grid in grids) for axis in (0, 1)]
+        need = [shape.regions[axis] * max(grid[axis] for grid in shape.grids) for axis in (0, 1)]
         for part in images.parts:
-            places = self._shape().places(*part.shape[:2])
+            places = shape.places(*part.shape[:2])
             if places[0] < need[0] or places[1] < need[1]:
                 raise ValueError(
                     f"image {part.start} has {places[0]} x {places[1]} places for patches, fewer than the "
@@ -429,17 +411,15 @@ class ImageFeatures(
         return images
 
     def _shape(self) -> Shape:
-        return Shape(self.patch_size, self.stride, CellPooling[self.pooling.upper()])
-
-    def _region_grid(self) -> Grid:
-        return check_grid("regions", self.regions)
-
-    def _grids(self) -> list[Grid]:
+        """Return how patches are cut and pooled; the two grids are checked."""
         several = len(self.grid) > 0 and all(isinstance(grid, tuple | list) for grid in self.grid)
-        return [check_grid("grid", grid) for grid in (self.grid if several else [self.grid])]
-
-    def _n_cells(self) -> int:
-        return sum(down * across for down, across in self._grids())
+        return Shape(
+            self.patch_size,
+            self.stride,
+            CellPooling[self.pooling.upper()],
+            regions=check_grid("regions", self.regions),
+            grids=tuple(check_grid("grid", g) for g in (self.grid if several else [self.grid])),
+        )
 
     @property
     def _n_features_out(self) -> int:
