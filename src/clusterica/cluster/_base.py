@@ -77,7 +77,7 @@ class BaseKMeans(
 
     def _count_centers(self, n_features: int) -> int:
         """Return the number of free centres."""
-        return self.n_clusters
+        return int(self.n_clusters)
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -328,7 +328,7 @@ class BaseKMeans(
     def _large(self, centers: Centers) -> np.ndarray:
         """Return which centres hold at least min_count, and something."""
         least = self.min_count if self.min_count > 0 else np.finfo(float).tiny
-        large = center_counts(centers) >= least
+        large: np.ndarray = center_counts(centers) >= least
         if not large.any():
             raise ValueError(
                 f"every cluster holds less than min_count={self.min_count}; lower min_count or "

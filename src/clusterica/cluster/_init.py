@@ -133,12 +133,12 @@ def _spread(directions: np.ndarray, lloyd: Lloyd) -> np.ndarray:
     sample, weights = draw_rows(lloyd.rows, lloyd.weights, SAMPLE, lloyd.rng)
     # In float64: the variance is a small difference where the data lies far from the origin.
     sample, weights = sample.astype(np.float64), weights / weights.sum(dtype=np.float64)
-    mean = weights @ sample
+    mean: np.ndarray = weights @ sample
     # Sparse rows are not centred, so that they stay sparse.
     about_zero = sp.issparse(sample)
     variance = weights @ row_energies(sample if about_zero else sample - mean)
     variance = max(variance - mean @ mean, 0) if about_zero else variance
-    return mean + directions * np.sqrt(variance / lloyd.rows.n_features)
+    return mean + directions * float(np.sqrt(variance / lloyd.rows.n_features))
 
 
 def _candidates(lloyd: Lloyd, n_centers: int) -> tuple[Array, np.ndarray]:
@@ -238,8 +238,8 @@ def more_centers(
 
 def as_centers(X: Array, rule: Rule) -> np.ndarray:
     """Return rows as centres: dense, and of unit length where the rule wants it."""
-    X = X.toarray() if sp.issparse(X) else X
-    return unit_rows(X) if rule.unit_centers else X
+    C: np.ndarray = X.toarray() if sp.issparse(X) else X
+    return np.asarray(unit_rows(C)) if rule.unit_centers else C
 
 
 def _prepared(X: Array, rule: Rule) -> tuple[Array, np.ndarray | float]:
@@ -284,4 +284,4 @@ def _greedy(
 def _unexplained(X: Array, C: np.ndarray, whole: np.ndarray, rule: Rule) -> np.ndarray:
     """Return what each centre alone leaves of each row, (n_rows, n_centers); X comes from `_prepared`."""
     S = np.asarray(X @ C.T, np.float64) - rule.center_bias(C)
-    return np.maximum(whole[:, None] - rule.gains(S, 1.0), 0)
+    return np.asarray(np.maximum(whole[:, None] - rule.gains(S, 1.0), 0))

@@ -116,7 +116,9 @@ class Lloyd:
 
     def sums(self, rows: Rows, weights: np.ndarray, C: Array) -> LloydSums:
         """Return the sums of one assignment of these rows."""
-        return map_reduce(partial(_sums, rule=self.rule), rows, C, self.shift, aligned=(weights,))
+        fn = partial(_sums, rule=self.rule)
+        total: LloydSums = map_reduce(fn, rows, C, self.shift, aligned=(weights,))
+        return total
 
     def finish(self, C: Array) -> Final:
         """Assign all rows to the centres and measure how well they fit."""

@@ -50,7 +50,7 @@ from clusterica.ops.cpu.encode import Code
 
 def dense_bytes(encoder: BaseEncoder, row: Row, D: Array, *prepared: Array) -> int:
     """Return the working memory of codes made from responses: three arrays of responses, two of codes."""
-    n_atoms = D.shape[0]
+    n_atoms = int(D.shape[0])
     return (row.n_features + 3 * n_atoms + 2 * encoder.n_features_out(n_atoms)) * row.itemsize
 
 
@@ -173,7 +173,9 @@ class BaseEncoder(
                 f"{name} has no dictionary; give one of shape (n_atoms, {rows.n_features}), such as "
                 f"{name}(kmeans.cluster_centers_)"
             )
-        D = check_array(to_host(self.dictionary), dtype=rows.dtype, input_name="dictionary")
+        D: np.ndarray = check_array(
+            to_host(self.dictionary), dtype=rows.dtype, input_name="dictionary"
+        )
         if D.shape[1] != rows.n_features:
             raise ValueError(
                 f"the dictionary of {name} has {D.shape[1]} features and X has {rows.n_features}; "

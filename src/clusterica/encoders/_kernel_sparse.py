@@ -130,11 +130,19 @@ class KernelSparseEncoder(LassoEncoder):
 
         The Gaussian kernel of γ is that of 1 for rows and atoms times √γ. So γ travels with the arrays.
         """
-        xp = namespace_of(D)
-        kernel = self._unit_kernel()
-        scale = xp.full(1, self._root_of_gamma(D), dtype=D.dtype, device=D.device)
+        xp, gamma = namespace_of(D), 1.0
+        if _is_rbf(self.kernel) and isinstance(self.gamma, str):
+            if D.shape[0] < 2:
+                raise ValueError(
+                    "gamma='median' needs two atoms at least, and the dictionary has one; give a number"
+                )
+            # Of pairs drawn with a fixed seed, so that an encoder has no random state of its own.
+            gamma = median_gamma(to_host(D).astype(np.float64), np.random.default_rng(0))
+        elif _is_rbf(self.kernel):
+            gamma = float(self.gamma)
+        scale = xp.full(1, float(gamma**0.5), dtype=D.dtype, device=D.device)
         W = D * scale
-        return W, scale, gram(kernel, W)
+        return W, scale, gram(self._unit_kernel(), W)
 
     @working_memory(lambda self, row, W, *_: (3 * row.n_features + 13 * W.shape[0]) * row.itemsize)
     def _solve(self, X: Array, W: Array, scale: Array, G: Array) -> LassoCodes:
@@ -151,18 +159,6 @@ class KernelSparseEncoder(LassoEncoder):
 
     def _unit_kernel(self) -> Kernel:
         return Gaussian() if _is_rbf(self.kernel) else make_kernel(self.kernel, gamma=self.gamma)
-
-    def _root_of_gamma(self, D: Array) -> float:
-        if not _is_rbf(self.kernel):
-            return 1.0
-        if isinstance(self.gamma, str):
-            if D.shape[0] < 2:
-                raise ValueError(
-                    "gamma='median' needs two atoms at least, and the dictionary has one; give a number"
-                )
-            atoms = to_host(D).astype(np.float64)
-            return median_gamma(atoms, np.random.default_rng(0)) ** 0.5
-        return float(self.gamma) ** 0.5
 
 
 def _is_rbf(kernel: str | Kernel) -> bool:

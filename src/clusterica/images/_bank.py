@@ -281,7 +281,8 @@ def unexplained(patches: Array, bank: Bank) -> Unexplained:
     for _, step in stages(bank, place):
         rows = step(rows)
     D = unit_rows(np.asarray(to_host(bank.filters), np.float32))
-    return map_reduce(_unexplained, as_rows(rows), D)
+    total: Unexplained = map_reduce(_unexplained, as_rows(rows), D)
+    return total
 
 
 @working_memory(lambda row, D: 3 * row.itemsize * D.shape[0])

@@ -33,13 +33,14 @@ from clusterica.images._source import Block, Images, Part
 from clusterica.ops.code import center
 from clusterica.ops.cpu.encode import Code, Filters, pooled_codes
 from clusterica.ops.linalg import row_energies
-from clusterica.ops.patch import extract_patches, n_places
-from clusterica.ops.pool import (
+from clusterica.ops.patch import (
     Cell,
     CellPooling,
     Grid,
+    extract_patches,
     finish_cells,
     grid_cells,
+    n_places,
     reduce_cells,
 )
 
@@ -291,15 +292,15 @@ def encode_images(
     Returns
     -------
     Encoded
-        Features of shape (n_images, sum(n_codes) * shape.n_cells), region by region, and cell by cell within a
-        region; and the number of patches whose codes did not converge.
+        Features of shape (n_images, sum(n_codes) * shape.n_cells), region by region, and cell by cell within
+        a region; and the number of patches whose codes did not converge.
     """
     threaded = images.place.is_numpy and all(coder.threaded for coder in coders)
     threads = active_config().n_threads if threaded else 1
     ends = shape.n_cells * np.cumsum([0, *n_codes])
     like = images.home.like
     if isinstance(like, np.ndarray) or is_cpu_tensor(like):
-        features = np.empty((images.n_images, int(ends[-1])), np.float32)
+        features: Array = np.empty((images.n_images, int(ends[-1])), np.float32)
     else:  # the features are on a device if the images are
         xp = namespace_of(like)
         size = (images.n_images, int(ends[-1]))

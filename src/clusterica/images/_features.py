@@ -53,7 +53,7 @@ from clusterica.images._source import (
     check_labels,
     warn_if_alpha,
 )
-from clusterica.ops.pool import CellPooling, Grid
+from clusterica.ops.patch import CellPooling, Grid
 from clusterica.optim import fit_progress
 
 

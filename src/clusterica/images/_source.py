@@ -174,20 +174,19 @@ def warn_if_alpha(images: Images) -> None:
 
 def check_labels(y: Any, n_images: int) -> np.ndarray:
     """Return labels of images as a host array, one for every image."""
-    y = np.asarray(y.cpu() if array_api_compat.is_torch_array(y) else y)
-    if y.shape[:1] != (n_images,):
+    labels = np.asarray(y.cpu() if array_api_compat.is_torch_array(y) else y)
+    if labels.shape[:1] != (n_images,):
         raise ValueError(
-            f"there are {n_images} images and y has shape {y.shape}; give one label for every image"
+            f"there are {n_images} images and y has shape {labels.shape}; give one label for every image"
         )
-    return y
+    return labels
 
 
 def check_grid(name: str, grid: Any) -> tuple[int, int]:
     """Return a pair of numbers of cells, down and across."""
-    whole = isinstance(grid, tuple | list) and all(
-        isinstance(n, Integral) and not isinstance(n, bool) and int(n) >= 1 for n in grid
-    )
-    if not whole or len(grid) != 2:
+    cells = list(grid) if isinstance(grid, tuple | list) else []
+    whole = all(isinstance(n, Integral) and not isinstance(n, bool) for n in cells)
+    if len(cells) != 2 or not whole or min(cells) < 1:
         raise ValueError(f"{name}={grid!r} must be a pair (rows, columns) of numbers of at least 1")
     return int(grid[0]), int(grid[1])
 

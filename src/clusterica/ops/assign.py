@@ -29,7 +29,7 @@ def assign_bytes(row: Row, C: Array, shift: Array | None) -> int:
     """Return the memory of an assignment: compiled code works in tiles, the reference makes all scores."""
     if row.is_numpy:
         return row.nbytes
-    return 2 * row.nbytes + 2 * C.shape[0] * row.itemsize
+    return 2 * row.nbytes + 2 * int(C.shape[0]) * row.itemsize
 
 
 @working_memory(assign_bytes)

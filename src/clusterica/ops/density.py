@@ -158,7 +158,7 @@ def summarize(total: Spread, *, about: float, unit: float, tail: float) -> Summa
     )
 
 
-def spectrum_of(weights: np.ndarray) -> np.ndarray:
+def spectrum_of(weights: np.ndarray) -> Array:
     """Return the Fourier transform of weights on a grid, divided by their sum."""
     return fft.rfft(weights) / weights.sum()
 
@@ -181,7 +181,7 @@ def smoothed(spectrum: np.ndarray, step: float, sigma: float, n_nodes: int) -> n
     f = fft.irfft(kept * np.exp(-0.5 * (frequency * sigma) ** 2), n_nodes) * (n_nodes / length)
     # What rounding in the FFT leaves where the density is zero; far below one row in 1e10.
     f[f < 1e-12 * f.max()] = 0.0
-    return f
+    return np.asarray(f)
 
 
 def sheather_jones(weights: np.ndarray, step: float, n: float, *, stages: int = 7) -> float | None:
@@ -217,7 +217,7 @@ def sheather_jones(weights: np.ndarray, step: float, n: float, *, stages: int = 
             norm = 0.5 * np.sum(k2[some] ** (j + 1) * squares[some] * np.exp(-k2[some] * t))
             odd = factorial(2 * j) / (2**j * factorial(j))  # 1 · 3 · 5 ··· (2j - 1)
             t = ((1 + 0.5 ** (j + 0.5)) / 3 * odd / (n * sqrt(pi / 2) * norm)) ** (2 / (3 + 2 * j))
-        return (3 / (1 + 2 * sqrt(2))) ** 0.4 * t
+        return float((3 / (1 + 2 * sqrt(2))) ** 0.4 * t)
 
     def excess(log_t: float) -> float:
         return log_t - log(improved(float(np.exp(log_t))))
@@ -297,7 +297,7 @@ def merges(t: Turns, shares: np.ndarray) -> Merge:
     return Merge(mode, t.heights[mode], t.heights[mode] - t.depths, share)
 
 
-def standard_errors(merge: Merge, n: float, sigma: float) -> np.ndarray:
+def standard_errors(merge: Merge, n: float, sigma: float) -> Array:
     """Return the persistence of each mode in standard errors of the estimated density."""
     # The variance of f̂ is f R / (n σ), with R = 1 / (2 √π) the integral of the squared Gaussian.
     variance = (2 * merge.height - merge.persistence) / (2 * sqrt(pi)) / (n * sigma)

@@ -89,7 +89,7 @@ def _assign_and_add(
 
 def _dense_rows(X: np.ndarray, C: np.ndarray, shift: Array | None, step: StepArrays) -> float:
     size, turn = _tiling(C, shift)
-    return _dense_tiles(X, C, _or_zero(shift, X), size, turn, *step)
+    return float(_dense_tiles(X, C, _or_zero(shift, X), size, turn, *step))
 
 
 def _screened_rows(X: np.ndarray, C: np.ndarray, shift: Array | None, step: StepArrays) -> float:

@@ -34,7 +34,7 @@ def omp(
     X: np.ndarray, D: np.ndarray, G: np.ndarray, inverse: np.ndarray, *, n_nonzero: int
 ) -> np.ndarray:
     """Return the codes; see :func:`clusterica.ops.code.omp`."""
-    B = X @ D.T
+    B: np.ndarray = X @ D.T
     codes = np.zeros_like(B)
     _omp(B, np.ascontiguousarray(G), inverse, n_nonzero, ROUNDING * np.finfo(B.dtype).eps, codes)
     return codes

@@ -17,7 +17,7 @@ import numba
 import numpy as np
 
 from clusterica.ops.cpu.tiling import join_pieces, make_tiling
-from clusterica.ops.pool import Cell, CellPooling
+from clusterica.ops.patch import Cell, CellPooling
 
 # A tile has about one MiB of float32 responses, so that it stays in the second cache.
 _RESPONSES = 2**18

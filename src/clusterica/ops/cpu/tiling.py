@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clusterica.ops.pool import Cell, CellPooling
+from clusterica.ops.patch import Cell, CellPooling
 
 
 class Tiling(NamedTuple):
