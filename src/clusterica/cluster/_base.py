@@ -111,6 +111,7 @@ class BaseKMeans(
         result = best_of(
             lambda task: self._run(lloyd, n_centers, X, task),
             n_init,
+            # The last iteration only knows the objective of the centres before it.
             objective=lambda r: self._merit(lloyd.finish(r.params.C).objective),
             n_subtasks=self.max_iter + 1,  # one for the iterations of an orthogonal start
             progress=progress,
@@ -158,14 +159,17 @@ class BaseKMeans(
         else:
             check_model_device(self, rows.home, self.cluster_centers_)
             old, n_iter, history = self._centers, self.n_iter_, self.objective_history_
+            # Counts are integers as long as no batch had weights.
             whole_counts = np.issubdtype(to_host(self.counts_).dtype, np.integer)
             weighted = sample_weight is not None or not whole_counts
         # In float64: the moves of a heavy centre are smaller than the digits of float32.
         C = old.C.astype(np.float64)
         lloyd.shift = None if self._rule.unit_centers else useful_shift(C, rows)
         old = Centers(*map(rows.place.put, old._replace(C=_translated(C, lloyd.shift, -1))))
+        # The products with the rows are in the dtype of the rows, as in predict.
         total = lloyd.sums(rows, weights, rows.place.put(to_host(old.C).astype(rows.dtype)))
         new = lloyd.rule.renew(total, old)
+        # revive looks at what the centres received from this batch; counts_ is the sum over all batches.
         counts = old.counts + total.counts
         new = lloyd.revive(new, rows, weights)
         self.__dict__.pop("labels_", None)  # of other centres
@@ -290,6 +294,7 @@ class BaseKMeans(
                 self.labels_ = final.labels
         if not self.compute_labels:
             self.__dict__.pop("labels_", None)
+        # Validation has found all rows finite, but their squares may overflow.
         if not np.isfinite(history[-1]):
             raise ValueError(
                 f"the squares of the rows are too large for {lloyd.rows.dtype}; scale the rows down, or pass "
@@ -327,6 +332,7 @@ class BaseKMeans(
 
     def _large(self, centers: Centers) -> np.ndarray:
         """Return which centres hold at least min_count, and something."""
+        # With min_count=0 empty clusters are dropped still: they have no rows to keep them.
         least = self.min_count if self.min_count > 0 else np.finfo(float).tiny
         large: np.ndarray = center_counts(centers) >= least
         if not large.any():

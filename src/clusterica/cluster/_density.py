@@ -232,13 +232,15 @@ class DensityClusterer(ClusterMixin, BaseEstimator):
         self, rows: Rows, weights: np.ndarray, summary: Summary
     ) -> tuple[GridDensity, Level, np.ndarray]:
         """Return the binned density, the smoothed one, and which of its valleys are cuts."""
-        scott = summary.scale * summary.n**-0.2
+        scott = summary.scale * summary.n**-0.2  # s n^(-1/5)
         if self.method == "scale-space" and self.scale is None:
             # Down to a tenth of Scott's bandwidth, where noise splits all modes.
             density = binned(rows, weights, summary, fine=0.1 * scott, wide=summary.width)
             low = max(0.1 * scott, finest_sigma(density))
             return density, *self._by_lifetime(density, low, max(low, summary.width))
         if self.method == "kde" and self.bandwidth == "isj":
+            # On a grid for a quarter of Scott's bandwidth: for many narrow clusters the result is far finer
+            # than Scott's rule, and for one broad one it may be wider.
             density = binned(rows, weights, summary, fine=scott / 4, wide=summary.width)
             found = sheather_jones(density.weight, density.step, density.n)
             if found is not None and found <= summary.width:
@@ -272,6 +274,7 @@ class DensityClusterer(ClusterMixin, BaseEstimator):
             level = density.at(best.middle)
             return level, level.strongest(best.n)
         found = [life for life in lifetimes(density, low, high) if life.n == self.n_clusters]
+        # That many modes may live only between two of the scales tried: then bisection finds them.
         if found:
             sigma: float | None = max(found, key=lambda life: life.length).middle
         else:
@@ -286,6 +289,7 @@ class DensityClusterer(ClusterMixin, BaseEstimator):
     def _cuts(self, density: GridDensity, level: Level) -> np.ndarray:
         """Return which valleys of the density at a given smoothing are cuts."""
         if self.n_clusters is None:
+            # A user who gives a number wants to see all modes; a rule must not split noise.
             by_rule = self.method == "kde" and isinstance(self.bandwidth, str)
             return level.counts if by_rule else level.real
         if level.n_modes >= self.n_clusters:
@@ -337,7 +341,8 @@ class DensityClusterer(ClusterMixin, BaseEstimator):
         """Set the fitted attributes."""
         t = level.turns
         valleys = t.valleys[cuts]
-        # The highest of the modes between each two cuts.
+        # The highest of the modes between each two cuts: sorted by cluster, then by falling height, it is the
+        # first of its cluster.
         order = np.lexsort((-t.heights, np.searchsorted(valleys, t.modes)))
         cluster = np.searchsorted(valleys, t.modes)[order]
         modes = t.modes[order][np.flatnonzero(np.diff(cluster, prepend=-1))]

@@ -94,6 +94,7 @@ class Lloyd:
     def step(self, old: Centers) -> Step:
         """Renew the centres from all rows at once."""
         total = self.sums(self.rows, self.weights, old.C)
+        # A pass over all rows forgets what earlier passes have put into the centres; batches do not.
         first_mass = self.rows.place.put(self._first_mass(old.C.shape[0]))
         new = self.rule.renew(total, old._replace(mass=first_mass))
         if self.refill:
@@ -111,7 +112,7 @@ class Lloyd:
             new = self.rule.renew(total, new)
             new = self.revive(new, batch, weights, most_idle=self.rows.n_rows)
             gain += float(total.gain)
-            seen = seen + total.counts
+            seen = seen + total.counts  # of the whole pass, while `new` has those of a batch
         return self._finished_step(old, new._replace(counts=seen), gain)
 
     def sums(self, rows: Rows, weights: np.ndarray, C: Array) -> LloydSums:
@@ -157,7 +158,7 @@ class Lloyd:
     def _finished_step(self, old: Centers, new: Centers, gain: float) -> Step:
         xp = namespace_of(new.C)
         moved, size = float(xp.sum((new.C - old.C) ** 2)), float(xp.sum(new.C**2))
-        change = moved / size if size > 0 else moved
+        change = moved / size if size > 0 else moved  # all centres may be at the origin
         return Step(new, self.objective(gain), change)
 
     def revive(
@@ -199,6 +200,7 @@ class Lloyd:
         if not len(empty) or not weights.any():
             return centers, empty[:0]
         C, mass = np.array(to_host(centers.C)), np.array(to_host(centers.mass))
+        # As many rows as an initial k-means++ would look at.
         X, weights = draw_rows(rows, weights, max(SAMPLE, 3 * len(C)), self.rng)
         others = np.delete(C, empty, axis=0)
         fresh = more_centers(

@@ -156,6 +156,7 @@ class BaseEncoder(
             In the library and on the device of X.
         """
         rows = check_fitted_rows(self, X, "dictionary_")
+        # In the dtype of the rows, which may differ from that of the rows in fit.
         D = np.asarray(to_host(self.dictionary_), dtype=rows.dtype)
         if array_api_compat.is_dask_array(X):
             # The result is lazy; a count would have to compute all codes now.

@@ -147,6 +147,7 @@ class KernelSparseEncoder(LassoEncoder):
     @working_memory(lambda self, row, W, *_: (3 * row.n_features + 13 * W.shape[0]) * row.itemsize)
     def _solve(self, X: Array, W: Array, scale: Array, G: Array) -> LassoCodes:
         """Return the codes of a block with their signs, and the relative duality gaps."""
+        # The rows are scaled as the atoms were in `prepare`, so that the unit kernel is that of gamma.
         return kernel_codes(
             (unit_rows(X) if self.normalize else X) * scale,
             W,

@@ -60,7 +60,7 @@ def make_encoder(encoder: Any) -> Any:
             "object such as TriangleEncoder(), or a name such as 'triangle'"
         )
     if isinstance(encoder, BaseEncoder):
-        encoder._validate_params()
+        encoder._validate_params()  # here, since `encode` checks nothing and fit is not called
     if getattr(encoder, "dictionary", None) is not None:
         raise ValueError(
             f"{type(encoder).__name__} has a dictionary of its own, and another one is learned here; "

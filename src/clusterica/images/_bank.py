@@ -124,6 +124,7 @@ def make_learner(
             )
         if learner == "patches":
             return None
+        # The labels of the patches are not needed: they would cost one more pass.
         learner = GainShapeKMeans(max_iter=20, compute_labels=False)
     if isinstance(learner, type) or not hasattr(learner, "fit"):
         raise TypeError(f"learner={learner!r} must be one of {LEARNERS}, or an estimator with fit")
@@ -192,6 +193,7 @@ def learn_bank(
     if isinstance(encoder, LearnerEncoder):
         filters = learned_filters(learner, rows, required=False)
         encoder = encoder.with_learner(learner)
+        # A transform need not say how many codes it gives: a look at two rows tells.
         n_codes = encoder.encode(rows[:2, :]).shape[1]
     else:
         filters = learned_filters(learner, rows, required=True)
@@ -227,6 +229,7 @@ def in_pixels(bank: Bank, *, patterns: bool) -> Array:
 def apply_step(step: Any, rows: Array) -> Array:
     """Return the rows transformed by a fitted estimator, as float32 and where the rows are."""
     values = step.transform(_for(step, rows))
+    # Estimators of other libraries may return float64, data frames, or arrays in host memory.
     if type(values) is type(rows) and values.dtype == rows.dtype:
         return values
     return to_like(np.asarray(to_host(values), dtype=np.float32), rows)

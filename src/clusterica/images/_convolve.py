@@ -251,6 +251,7 @@ def make_coder(bank: Bank, place: Place, shape: Shape) -> Coder:
 
 def fused_filters(bank: Bank, code: Code) -> Filters:
     """Return what is applied to normalised patches: D T x - D T m, with distances on whitened ones."""
+    # In float64: products of filters and whitening are computed once, and rounded once.
     D = np.asarray(to_host(bank.filters), np.float64)
     d = D.shape[1]
     T = np.eye(d) if bank.whitener is None else np.asarray(to_host(bank.whitener.whitening_), float)
@@ -259,7 +260,9 @@ def fused_filters(bank: Bank, code: Code) -> Filters:
     if code.couples_filters:  # by distances, which do not change if a point is taken from all
         D, point = center(D)
         shift = shift + point
-    if code is Code.TRIANGLE:
+    if (
+        code is Code.TRIANGLE
+    ):  # its distances need |T x|, so that whitening can't be part of the filters
         return Filters(D, row_energies(D), T, shift)
     bias = D @ shift
     return Filters(D @ T, bias + row_energies(D) / 2 if code is Code.ONE_HOT else bias)
@@ -338,6 +341,7 @@ def _plan(
     """Return blocks that fit the memory budget, and that divide well among the threads."""
     height, width, channels = part.shape
     down, across = shape.places(height, width)
+    # One block waits while the threads work, as in the walk over rows; a device has one block at a time.
     budget = images.place.memory // (threads + 1 if images.place.is_numpy else 1)
     pixels = 4 * height * width * channels
     image_bytes = pixels + 4 * n_columns + down * across * row_bytes

@@ -232,7 +232,7 @@ class ImageFeatures(
         self.normalizer_ = _one_or_all([bank.normalizer for bank in banks])
         self.whitener_ = _one_or_all([bank.whitener for bank in banks])
         self.learner_ = _one_or_all([bank.learner for bank in banks])
-        self.__dict__.pop("filters_", None)
+        self.__dict__.pop("filters_", None)  # of an earlier fit, with another learner
         if all(bank.filters is not None for bank in banks):
             self.filters_ = _one_or_all([bank.filters for bank in banks])
         self.encoder_ = encoder
@@ -294,6 +294,7 @@ class ImageFeatures(
         check_is_fitted(self, "n_features_out_")
         images = self._checked(X, reset=False)
         rng, n = as_generator(self.random_state), min(self.n_patches, 10_000)  # as documented
+        # Sums of all regions, not a mean of ratios: a region with little contrast counts little.
         parts = [
             unexplained(self._draw(images, n, i, rng).patches, bank)
             for i, bank in enumerate(self._banks())
@@ -324,6 +325,7 @@ class ImageFeatures(
                 f"patches have shape {tuple(patches.shape)}; they must be rows of {d} numbers, as "
                 "sample_patches gives them"
             )
+        # The work is done where the configuration asks for it; results go back to where the patches are.
         home = Place(patches)
         place = Place.of_work(home)
         rows = place.put(np.asarray(to_host(patches), np.float32))
@@ -382,6 +384,7 @@ class ImageFeatures(
         steps = (self.normalizer_, self.whitener_, self.learner_, filters, self.encoder_)
         banks = [Bank(*parts) for parts in zip(*map(each, steps), self.n_codes_, strict=True)]
         for bank in banks:
+            # The fitted encoder_ is one for all regions, without a learner; each region has its own.
             if bank.by_learner:
                 bank.encoder = bank.encoder.with_learner(bank.learner)
         return banks
@@ -395,6 +398,7 @@ class ImageFeatures(
             caller=type(self).__name__,
             n_channels=None if reset else self.n_channels_in_,
         )
+        # Places of patches that an image must have, down and across, for no cell to be empty.
         need = [shape.regions[axis] * max(grid[axis] for grid in shape.grids) for axis in (0, 1)]
         for part in images.parts:
             places = shape.places(*part.shape[:2])
@@ -427,6 +431,7 @@ class ImageFeatures(
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
+        # scikit-learn then skips its checks with tables, which the tests replace by checks with images.
         tags.input_tags.two_d_array = False
         tags.input_tags.three_d_array = True
         tags.transformer_tags.preserves_dtype = ["float32"]

@@ -142,14 +142,25 @@ def check_images(X: Any, *, patch_size: int, caller: str, n_channels: int | None
     n_channels : int, optional
         Number of channels that the images must have.
     """
-    images = _listed(X, caller) if _is_list(X) else _stacked(X, caller)
+    if isinstance(X, list | tuple):
+        # Nested lists of numbers are one array; images of a list have a shape of their own.
+        is_list = len(X) == 0 or all(hasattr(image, "shape") for image in X)
+    else:
+        is_list = isinstance(X, np.ndarray) and X.dtype == object and X.ndim == 1
+    images = _listed(X, caller) if is_list else _stacked(X, caller)
     if n_channels is not None and images.n_channels != n_channels:
         raise ValueError(
             f"X has {images.n_channels} channels, but {caller} is expecting {n_channels} channels as "
             "input; convert the images to the colours of those it was fitted on"
         )
     for part in images.parts:
-        _check_size(part, patch_size)
+        height, width, _ = part.shape
+        if min(n_places(n, patch_size=patch_size) for n in (height, width)) == 0:
+            raise ValueError(
+                f"image {part.start} has {height} x {width} pixels, too few for a patch of {patch_size} x "
+                f"{patch_size}; lower patch_size, or enlarge the image. Channels must come last: "
+                "X.transpose(0, 2, 3, 1) moves them there"
+            )
     if images.n_channels < 1:
         raise ValueError("the images have 0 channels; each needs at least one")
     _check_finite(images)
@@ -189,12 +200,6 @@ def check_grid(name: str, grid: Any) -> tuple[int, int]:
     if len(cells) != 2 or not whole or min(cells) < 1:
         raise ValueError(f"{name}={grid!r} must be a pair (rows, columns) of numbers of at least 1")
     return int(grid[0]), int(grid[1])
-
-
-def _is_list(X: Any) -> bool:
-    if isinstance(X, list | tuple):
-        return len(X) == 0 or all(hasattr(image, "shape") for image in X)
-    return isinstance(X, np.ndarray) and X.dtype == object and X.ndim == 1
 
 
 def _stacked(X: Any, caller: str) -> Images:
@@ -240,6 +245,7 @@ def _listed(X: Any, caller: str) -> Images:
     _check_one_kind(X)
     hosted = [_on_host_if_there(image) for image in X]
     flat = [image if image.ndim == 3 else image[..., None] for image in hosted]
+    # Only neighbours of one size share a part, so that features come out in the order of the list.
     parts: list[Part] = []
     start = 0
     for _, group in groupby(flat, key=lambda image: tuple(image.shape)):
@@ -275,7 +281,7 @@ def _on_host_if_there(X: Array) -> Array:
     if not array_api_compat.is_torch_array(X):
         return X
     X = X.detach()
-    if str(X.dtype) == "torch.bfloat16":
+    if str(X.dtype) == "torch.bfloat16":  # NumPy does not have it
         X = X.float()
     return X.numpy() if is_cpu_tensor(X) else X
 
@@ -286,19 +292,9 @@ def _check_dtype(X: Array) -> None:
     name = str(X.dtype)
     if "complex" in name:
         raise ValueError(f"Complex data not supported\n{name} images given")
-    if isinstance(X, np.ndarray) and X.dtype.kind not in "buif":
+    if isinstance(X, np.ndarray) and X.dtype.kind not in "buif":  # bool, integers and floats
         raise ValueError(
             f"images have dtype {name}; they must be numbers, such as uint8 or float32"
-        )
-
-
-def _check_size(part: Part, patch_size: int) -> None:
-    height, width, _ = part.shape
-    if min(n_places(n, patch_size=patch_size) for n in (height, width)) == 0:
-        raise ValueError(
-            f"image {part.start} has {height} x {width} pixels, too few for a patch of {patch_size} x "
-            f"{patch_size}; lower patch_size, or enlarge the image. Channels must come last: "
-            "X.transpose(0, 2, 3, 1) moves them there"
         )
 
 
@@ -308,7 +304,8 @@ def _check_finite(images: Images) -> None:
         first = part.cut(0, 1)
         xp = namespace_of(first)
         if not xp.isdtype(first.dtype, "real floating"):
-            continue
+            continue  # integers are always finite
+        # A sixteenth of the memory budget for the pixels, counted as float64; the mask is smaller still.
         size = max(1, get_config()["memory"] // (16 * 8 * int(np.prod(part.shape))))
         for start in range(0, part.n_images, size):
             block = part.cut(start, start + size)

@@ -188,5 +188,6 @@ def distances(X: Array, C: Array, shift: Array | None) -> Array:
     xp, dtype = namespace_of(C), C.dtype
     X, C = (X if shift is None else X - shift), xp.astype(C, xp.float64)
     X = X.astype(np.float64) if is_host_array(X) else xp.astype(X, xp.float64)
+    # Rounding may leave a tiny negative number, of which there is no root.
     squared = row_energies(X)[:, None] + row_energies(C)[None, :] - 2 * scores(X, C)
     return xp.astype(xp.sqrt(xp.clip(squared, min=0)), dtype)

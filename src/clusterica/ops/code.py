@@ -138,6 +138,7 @@ def lasso_reference(
     B, energies = X @ D.T, row_energies(X)
     S = Y = xp.zeros_like(B)
     t = xp.ones_like(B[:, :1])
+    # Finished rows leave the batch; `where` remembers their places.
     where, done = xp.arange(X.shape[0], device=X.device), []
     for i in range(max_iter):
         V = Y + step * (B - Y @ G)
@@ -221,7 +222,7 @@ def omp_reference(X: Array, D: Array, G: Array, inverse: Array, *, n_nonzero: in
     Q = X @ D.T
     n, k = Q.shape
     rounding = cpu.ROUNDING * float(xp.finfo(Q.dtype).eps)
-    smallest = rounding * xp.max(xp.abs(Q), axis=1, keepdims=True)
+    smallest = rounding * xp.max(xp.abs(Q), axis=1, keepdims=True)  # less is left of a row: nothing
     V = xp.zeros((n, n_nonzero, k), dtype=Q.dtype, device=Q.device)
     L = xp.zeros((n, n_nonzero, n_nonzero), dtype=Q.dtype, device=Q.device)
     z = xp.zeros((n, n_nonzero), dtype=Q.dtype, device=Q.device)

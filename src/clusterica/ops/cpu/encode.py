@@ -151,7 +151,11 @@ def _encode(images, filters, tiling, sizes, kinds, constants, pieces):  # type: 
             if kinds[2]:
                 _normalize(P, eps)
             if T.shape[0]:
-                P = _whiten(P, T, shift, whitened)
+                Y = whitened[: P.shape[0] * n_inputs].reshape(P.shape[0], n_inputs)
+                np.dot(P, T.T, Y)
+                for row in range(Y.shape[0]):
+                    Y[row] -= shift
+                P = Y
             for j in range(0, k, width):
                 part = F[j : j + width]
                 S = responses[: P.shape[0] * part.shape[0]].reshape(P.shape[0], part.shape[0])
@@ -236,16 +240,6 @@ def _normalize(P, eps):  # type: ignore[no-untyped-def]
         scale = zero if flat else one / np.sqrt(variance + eps)
         for f in range(d):
             x[f] = (x[f] - mean) * scale
-
-
-@compiled
-def _whiten(P, T, shift, buffer):  # type: ignore[no-untyped-def]
-    Y = buffer[: P.shape[0] * T.shape[0]].reshape(P.shape[0], T.shape[0])
-    np.dot(P, T.T, Y)
-    for i in range(Y.shape[0]):
-        for f in range(Y.shape[1]):
-            Y[i, f] -= shift[f]
-    return Y
 
 
 @compiled

@@ -191,10 +191,15 @@ def _sweep(H, x, r, alpha):  # type: ignore[no-untyped-def]
 def _newton(H, x, r, alpha, singular, L, y, where):  # type: ignore[no-untyped-def]
     """Move the nonzero codes to the minimum for their signs; return False if one became zero on the way."""
     m, regular = _factor(H, x, r, alpha, singular, L, y, where)
-    _solve_back(L, y, m)
+    # Solve Lᵀ z = y in place, from the last unknown to the first.
+    for p in range(m - 1, -1, -1):
+        y[p] /= L[p, p]
+        for g in range(p):
+            y[g] -= L[p, g] * y[p]
     if not regular:
         _trade(x, L, y, where, m)
         m += 1
+    # As far as the minimum, or to where the first code changes its sign: beyond, the signs no longer hold.
     step, first = (1.0 if regular else np.inf), -1
     for g in range(m):
         if y[g] * x[where[g]] < 0 and abs(x[where[g]]) < step * abs(y[g]):
@@ -239,15 +244,6 @@ def _factor(H, x, r, alpha, singular, L, y, where):  # type: ignore[no-untyped-d
         y[m] = total / row[m]
         m += 1
     return m, True
-
-
-@compiled
-def _solve_back(L, y, m):  # type: ignore[no-untyped-def]
-    """Solve ``Lᵀ z = y`` with the leading m rows of L, in place."""
-    for p in range(m - 1, -1, -1):
-        y[p] /= L[p, p]
-        for g in range(p):
-            y[g] -= L[p, g] * y[p]
 
 
 @compiled
