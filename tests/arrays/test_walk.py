@@ -15,6 +15,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from clusterica import config_context, get_config
 from clusterica.arrays import (
+    Row,
     as_rows,
     check_rows,
     device_of,
@@ -23,10 +24,10 @@ from clusterica.arrays import (
     map_rows,
     map_rows_reduce,
     namespace_of,
+    row_bytes_of,
     to_host,
     working_memory,
 )
-from clusterica.arrays._walk import row_bytes_of
 from clusterica.ops.moments import about_mean, moments
 
 SETTINGS = [
@@ -237,13 +238,14 @@ class Scaled:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_an_op_states_its_memory_wherever_it_is_wrapped(dtype):
-    rows, W = as_rows(np.ones((10, 6), dtype)), np.ones((4, 6))
+    itemsize, W = np.dtype(dtype).itemsize, np.ones((4, 6))
+    row = Row(6, itemsize, 6 * itemsize, is_numpy=True)
     op = Scaled().responses
-    expected = 2 * np.dtype(dtype).itemsize * 10
-    assert row_bytes_of(op, rows, (W,)) == expected
-    assert row_bytes_of(partial(op), rows, (W,)) == expected
-    assert row_bytes_of(partial(op, W), rows, ()) == expected
-    assert row_bytes_of(len, rows, ()) == 16 * 6
+    expected = 2 * itemsize * 10
+    assert row_bytes_of(op, row, (W,)) == expected
+    assert row_bytes_of(partial(op), row, (W,)) == expected
+    assert row_bytes_of(partial(op, W), row, ()) == expected
+    assert row_bytes_of(len, row, ()) == 16 * 6
 
 
 # --- Faults ----------------------------------------------------------------------------------------

@@ -371,7 +371,7 @@ def test_sparse_tensors_are_refused(heavy):
 
 
 def test_given_centers_are_one_start(heavy):
-    with pytest.warns(RuntimeWarning, match="n_init=3 starts would be the same"):
+    with pytest.warns(RuntimeWarning, match="all n_init=3 starts would be the same"):
         model = KMeans(4, init=heavy[:4], n_init=3).fit(heavy)
     np.testing.assert_array_equal(model.labels_, KMeans(4, init=heavy[:4]).fit(heavy).labels_)
 

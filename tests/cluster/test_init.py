@@ -6,8 +6,7 @@ from scipy import sparse
 
 from clusterica.arrays import as_rows
 from clusterica.cluster import CosineKMeans, GainShapeKMeans, KMeans, SphericalKMeans
-from clusterica.cluster._init import METHODS
-from clusterica.cluster._seeding import draw_rows
+from clusterica.cluster._init import METHODS, draw_rows
 
 
 @pytest.mark.parametrize("init", METHODS)

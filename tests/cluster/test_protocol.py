@@ -51,5 +51,5 @@ def test_seeds():
 def test_numbers_that_cannot_be():
     with pytest.raises(ValueError, match=r"CosineKMeans finds 2 centers .* can't find 5; .* of 2"):
         with_n_centers(CosineKMeans(), 5)
-    with pytest.raises(ValueError, match=r"PerClass has n_components_per_class.* give labels"):
+    with pytest.raises(ValueError, match=r"PerClass learns from labels; call fit\(X, y\)"):
         with_n_centers(PerClass(), 5)

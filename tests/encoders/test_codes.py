@@ -13,6 +13,8 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from clusterica import config_context
+from clusterica.arrays import Row, row_bytes_of
 from clusterica.cluster import GainShapeKMeans
 from clusterica.encoders import (
     ENCODER_NAMES,
@@ -155,7 +157,7 @@ def test_rows_of_zeros(make, atoms):
         np.testing.assert_array_equal(codes.argmax(axis=1), nearest)
 
 
-def test_row_bytes_bound_the_memory(make):
+def test_encode_needs_the_memory_it_states(make):
     """In array API text, which takes more memory than compiled code, seen through NumPy's own allocator."""
     xp = pytest.importorskip("array_api_strict")
     rng = np.random.default_rng(0)
@@ -168,7 +170,8 @@ def test_row_bytes_bound_the_memory(make):
     encoder.encode(X, *prepared)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak <= 2000 * encoder.row_bytes(30, 6, 8)
+    row = Row(n_features=6, itemsize=8, nbytes=48, is_numpy=False)
+    assert peak <= 2000 * row_bytes_of(encoder.encode, row, prepared)
 
 
 def test_names_make_encoders():
@@ -208,9 +211,6 @@ def test_an_encoder_of_ones_own_is_passed_through():
 
         def n_features_out(self, n_atoms):
             return n_atoms
-
-        def row_bytes(self, n_atoms, n_features, itemsize):
-            return n_atoms * itemsize
 
     linear = Linear()
     assert make_encoder(linear) is linear
@@ -267,3 +267,31 @@ def test_warns_of_codes_that_are_not_found(rows):
         ConvergenceWarning, match=r"tol=1e-09 in transform_max_iter=1 .*raise transform_max_iter"
     ):
         encoder.transform(rows)
+
+
+@pytest.mark.parametrize("kind", ["sparse", "kernel"])
+def test_warns_once_of_all_rows(rows, kind):
+    """Whatever the number of blocks, one warning counts the rows of all of them, at the line of the user."""
+    D = np.random.default_rng(0).normal(size=(40, 4))
+    if kind == "sparse":
+        encoder = SparseEncoder(D, alpha=1e-3, transform_max_iter=1, tol=1e-9)
+    else:
+        encoder = KernelSparseEncoder(D, sparsity=1e-3, transform_max_iter=1, tol=1e-9)
+    encoder.fit(rows)
+    many = np.tile(rows, (20, 1))
+    with pytest.warns(ConvergenceWarning) as found, config_context(memory="256KiB", threads=2):
+        encoder.transform(many)
+    with pytest.warns(ConvergenceWarning) as whole:
+        encoder.transform(many)
+    assert len(found) == len(whole) == 1
+    assert found[0].filename == __file__
+    assert str(found[0].message) == str(whole[0].message)
+    assert f"the codes of {len(many) // 20} rows" not in str(found[0].message)
+
+
+def test_a_dask_array_stays_lazy(rows, atoms):
+    da = pytest.importorskip("dask.array")
+    encoder = SparseEncoder(atoms).fit(rows)
+    codes = encoder.transform(da.from_array(rows, chunks=(100, 4)))
+    assert hasattr(codes, "dask")
+    np.testing.assert_allclose(codes.compute(), encoder.transform(rows), atol=1e-6)

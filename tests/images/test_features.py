@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 from clusterica import config_context
 from clusterica.arrays import to_host
-from clusterica.encoders import SoftThresholdEncoder, TriangleEncoder
+from clusterica.encoders import SoftThresholdEncoder, SparseEncoder, TriangleEncoder
 from clusterica.images import ImageFeatures, _features
 from clusterica.images._convolve import Fused, Rectified, Staged
 
@@ -34,6 +35,21 @@ def test_encoders_and_poolings(images, slow_features, encoder, pooling):
     assert found.shape == (4, model.n_features_out_)
     expected = slow_features(model, images[:4])
     np.testing.assert_allclose(found, expected, rtol=2e-3, atol=2e-3 * abs(expected).max())
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_warns_once_of_codes_that_do_not_converge(images, threads):
+    encoder = SparseEncoder(alpha=1e-3, transform_max_iter=1, tol=1e-9)
+    model = small(encoder=encoder).fit(images)
+    with (
+        pytest.warns(ConvergenceWarning, match=r"the codes of \d+ rows") as found,
+        config_context(memory="1MiB", threads=threads),
+    ):
+        model.transform(images)
+    assert len(found) == 1
+    assert found[0].filename == __file__
+    with pytest.warns(ConvergenceWarning):
+        model.stages(np.random.default_rng(0).random((20, 48)))
 
 
 @pytest.mark.parametrize("encoder", ["soft-threshold", "triangle", "omp"])

@@ -9,7 +9,7 @@ from sklearn.feature_extraction.image import extract_patches_2d
 from clusterica.ops.cpu import encode
 from clusterica.ops.cpu.encode import Code, Filters, pooled_codes
 from clusterica.ops.cpu.tiling import make_tiling
-from clusterica.ops.pool import CellPooling, grid_cells, pool
+from clusterica.ops.patch import CellPooling, grid_cells, pool
 
 every_code = pytest.mark.parametrize("code", Code, ids=lambda code: code.name)
 every_pooling = pytest.mark.parametrize("pooling", CellPooling, ids=lambda pooling: pooling.name)
@@ -104,8 +104,7 @@ def test_explicit_whitening_and_no_normalisation(rng, code):
 @pytest.mark.parametrize(("most_rows", "responses"), [(5, 32), (17, 200), (1000, 10**6)])
 def test_tiles_of_every_size(monkeypatch, rng, code, pooling, most_rows, responses):
     """Tiles smaller than a cell, than an image, and with several images; filters in several parts."""
-    monkeypatch.setattr(encode, "_MOST_ROWS", most_rows)
-    monkeypatch.setattr(encode, "_FEWEST_ROWS", min(4, most_rows))
+    monkeypatch.setattr(encode, "_TILE_ROWS", (min(4, most_rows), most_rows))
     monkeypatch.setattr(encode, "_RESPONSES", responses)
     images, F, bias = problem(rng, shape=(5, 8, 7, 1), n_filters=37)
     grids = [(1, 1), (2, 3)]

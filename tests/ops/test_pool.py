@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterica.arrays import to_host
-from clusterica.ops.pool import (
+from clusterica.ops.patch import (
     Cell,
     CellPooling,
     cuts,

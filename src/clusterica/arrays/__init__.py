@@ -29,10 +29,12 @@ from clusterica.arrays._validation import (
     warn_user,
 )
 from clusterica.arrays._walk import (
+    Row,
     block_size,
     map_reduce,
     map_rows,
     map_rows_reduce,
+    row_bytes_of,
     working_memory,
 )
 
@@ -50,6 +52,7 @@ __all__ = [
     "working_dtype",
     # Rows and the walk over them
     "IterableRows",
+    "Row",
     "Rows",
     "as_array",
     "as_rows",
@@ -59,6 +62,7 @@ __all__ = [
     "map_rows",
     "map_rows_reduce",
     "one_blas_thread",
+    "row_bytes_of",
     "shuffled_batches",
     "working_memory",
     # What estimators share

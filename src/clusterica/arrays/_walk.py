@@ -149,16 +149,15 @@ class _PerRow:
         return self.fn(*args), None
 
 
-def row_bytes_of(fn: Callable[..., Any], rows: Rows, params: tuple[Any, ...]) -> int:
+def row_bytes_of(fn: Callable[..., Any], row: Row, params: tuple[Any, ...]) -> int:
     """Return the bytes that an op says it needs for each row; two copies in float64 if it says nothing."""
     if isinstance(fn, _Sums | _PerRow):
-        return row_bytes_of(fn.fn, rows, params)
+        return row_bytes_of(fn.fn, row, params)
     if isinstance(fn, partial):
-        return row_bytes_of(fn.func, rows, (*fn.args, *params))
-    row = Row(rows.n_features, rows.dtype.itemsize, rows.row_nbytes, rows.place.is_numpy)
+        return row_bytes_of(fn.func, row, (*fn.args, *params))
     stated = getattr(fn, "row_bytes", None)
     if stated is None:
-        return 16 * rows.n_features
+        return 16 * row.n_features
     itself = (fn.__self__,) if hasattr(fn, "__self__") else ()
     return int(stated(*itself, row, *params))
 
@@ -196,7 +195,8 @@ def _results(
     row_bytes: int | None,
 ) -> Generator[tuple[int, int, Any], None, None]:
     """Yield (start, stop, result) of every block, in order, with a bounded number in flight."""
-    row_bytes = row_bytes_of(fn, rows, params) if row_bytes is None else row_bytes
+    row = Row(rows.n_features, rows.dtype.itemsize, rows.row_nbytes, rows.place.is_numpy)
+    row_bytes = row_bytes_of(fn, row, params) if row_bytes is None else row_bytes
     size = block_size(rows, row_bytes, sum(math.prod(p.shape) for p in params if p is not None))
 
     def run(start: int, stop: int, load: Callable[[], Array]) -> tuple[int, int, Any]:

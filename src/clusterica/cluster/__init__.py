@@ -5,7 +5,12 @@ from clusterica.cluster._cosine import CosineKMeans
 from clusterica.cluster._density import DensityClusterer
 from clusterica.cluster._gain_shape import GainShapeKMeans
 from clusterica.cluster._kmeans import KMeans
-from clusterica.cluster._protocol import cluster_sizes, near_empty, with_n_centers
+from clusterica.cluster._protocol import (
+    cluster_sizes,
+    learned_vectors,
+    near_empty,
+    with_n_centers,
+)
 from clusterica.cluster._spherical import SphericalKMeans
 
 __all__ = [
@@ -16,6 +21,7 @@ __all__ = [
     "KMeans",
     "SphericalKMeans",
     "cluster_sizes",
+    "learned_vectors",
     "near_empty",
     "with_n_centers",
 ]

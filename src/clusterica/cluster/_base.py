@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from functools import partial
 from numbers import Integral, Real
@@ -32,10 +31,11 @@ from clusterica.arrays import (
     map_rows,
     namespace_of,
     to_host,
+    warn_user,
 )
 from clusterica.cluster._init import METHODS, initial_centers
-from clusterica.cluster._lloyd import Final, Lloyd, assign_bytes, useful_shift
-from clusterica.ops.assign import assign
+from clusterica.cluster._lloyd import Final, Lloyd, useful_shift
+from clusterica.ops.assign import best_labels
 from clusterica.ops.rules import Centers, Rule, center_counts
 from clusterica.optim import LoopResult, Progress, best_of, fit_progress
 
@@ -77,7 +77,7 @@ class BaseKMeans(
 
     def _count_centers(self, n_features: int) -> int:
         """Return the number of free centres."""
-        return self.n_clusters
+        return int(self.n_clusters)
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -99,11 +99,19 @@ class BaseKMeans(
         n_centers = self._check_n_centers(rows)
         weights = check_weights(sample_weight, rows)
         lloyd = self._lloyd(rows, weights, as_generator(self.random_state))
-        n_init = self._count_starts()
+        n_init = self.n_init
+        if n_init > 1 and not (isinstance(self.init, str) or callable(self.init)):
+            warn_user(
+                f"init gives the centers, so that all n_init={n_init} starts would be the same; only one is "
+                "run. Set n_init=1, or name a method in init",
+                RuntimeWarning,
+            )
+            n_init = 1
         progress = fit_progress(self, n_init, X=X, y=y)
         result = best_of(
             lambda task: self._run(lloyd, n_centers, X, task),
             n_init,
+            # The last iteration only knows the objective of the centres before it.
             objective=lambda r: self._merit(lloyd.finish(r.params.C).objective),
             n_subtasks=self.max_iter + 1,  # one for the iterations of an orthogonal start
             progress=progress,
@@ -151,14 +159,17 @@ class BaseKMeans(
         else:
             check_model_device(self, rows.home, self.cluster_centers_)
             old, n_iter, history = self._centers, self.n_iter_, self.objective_history_
+            # Counts are integers as long as no batch had weights.
             whole_counts = np.issubdtype(to_host(self.counts_).dtype, np.integer)
             weighted = sample_weight is not None or not whole_counts
         # In float64: the moves of a heavy centre are smaller than the digits of float32.
         C = old.C.astype(np.float64)
         lloyd.shift = None if self._rule.unit_centers else useful_shift(C, rows)
         old = Centers(*map(rows.place.put, old._replace(C=_translated(C, lloyd.shift, -1))))
+        # The products with the rows are in the dtype of the rows, as in predict.
         total = lloyd.sums(rows, weights, rows.place.put(to_host(old.C).astype(rows.dtype)))
         new = lloyd.rule.renew(total, old)
+        # revive looks at what the centres received from this batch; counts_ is the sum over all batches.
         counts = old.counts + total.counts
         new = lloyd.revive(new, rows, weights)
         self.__dict__.pop("labels_", None)  # of other centres
@@ -191,10 +202,7 @@ class BaseKMeans(
             In the library and on the device of X.
         """
         rows, C, shift = self._for_new_rows(X)
-        rule, row_bytes = self._rule, assign_bytes(rows, C)
-        return map_rows(
-            lambda *args: assign(*args, rule=rule).labels, rows, C, shift, row_bytes=row_bytes
-        )
+        return map_rows(partial(best_labels, rule=self._rule), rows, C, shift)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return how well the centres fit the rows; larger is better.
@@ -245,6 +253,13 @@ class BaseKMeans(
         return Lloyd(rows, weights, self._rule, rng, shift, refill=refill)
 
     def _run(self, lloyd: Lloyd, n_centers: int, X: Any, task: Progress) -> LoopResult:
+        """Run one start: choose the centres, then iterate."""
+
+        def fitted(centers: Centers) -> dict[str, Any]:
+            # The attributes of a model with these centres, for callbacks that evaluate it.
+            C = self._rule.all_centers(_translated(centers.C, lloyd.shift, +1))
+            return {"cluster_centers_": lloyd.rows.home.put(C), "_n_features_out": C.shape[0]}
+
         C = initial_centers(
             self.init,
             lloyd,
@@ -260,13 +275,8 @@ class BaseKMeans(
             tol=self.tol,
             batch_size=self.batch_size,
             progress=task,
-            fitted=partial(self._fitted, lloyd),
+            fitted=fitted,
         )
-
-    def _fitted(self, lloyd: Lloyd, centers: Centers) -> dict[str, Any]:
-        """Return the attributes of a model with these centres, for callbacks that evaluate it."""
-        C = self._rule.all_centers(_translated(centers.C, lloyd.shift, +1))
-        return {"cluster_centers_": lloyd.rows.home.put(C), "_n_features_out": C.shape[0]}
 
     def _keep(self, lloyd: Lloyd, result: LoopResult, *, weighted: bool) -> None:
         """Set the fitted attributes from the best run."""
@@ -275,6 +285,7 @@ class BaseKMeans(
         history = list(result.history)
         if self.compute_labels or self.empty == "drop":
             final, centers = self._assigned(lloyd, centers)
+            # The rows of a dropped cluster go to others; some of those may lose rows in turn.
             while self.empty == "drop" and not (large := self._large(centers)).all():
                 kept = centers._replace(C=centers.C[large], mass=centers.mass[large])
                 final, centers = self._assigned(lloyd, kept)
@@ -283,12 +294,21 @@ class BaseKMeans(
                 self.labels_ = final.labels
         if not self.compute_labels:
             self.__dict__.pop("labels_", None)
+        # Validation has found all rows finite, but their squares may overflow.
         if not np.isfinite(history[-1]):
             raise ValueError(
                 f"the squares of the rows are too large for {lloyd.rows.dtype}; scale the rows down, or pass "
                 "float64"
             )
-        self._warn_if_empty(centers, refilled=lloyd.refill)
+        n_empty, n_centers = int((center_counts(centers) == 0).sum()), len(centers.C)
+        # Where empty centres are refilled, one that stays empty is news; else a few are normal.
+        if n_empty > (0 if lloyd.refill else n_centers / 10):
+            warn_user(
+                f"{n_empty} of {n_centers} clusters are empty: there are fewer distinct rows than clusters, "
+                "or too few rows for the number of features, or the data is not normalised and whitened as "
+                f"this rule expects; lower {self._size_name}, or use empty='drop'",
+                ConvergenceWarning,
+            )
         self._set_centers(lloyd.rows, centers, weighted=weighted)
         self._idle = None
         self.n_iter_ = result.n_iter
@@ -310,39 +330,17 @@ class BaseKMeans(
         self.counts_ = rows.home.put(counts if weighted else counts.astype(np.int64))
         self._n_features_out = self.cluster_centers_.shape[0]
 
-    def _count_starts(self) -> int:
-        if self.n_init > 1 and not (isinstance(self.init, str) or callable(self.init)):
-            warnings.warn(
-                f"init gives the centers, so that n_init={self.n_init} starts would be the same; "
-                "one is made",
-                RuntimeWarning,
-                stacklevel=4,
-            )
-            return 1
-        return self.n_init
-
     def _large(self, centers: Centers) -> np.ndarray:
         """Return which centres hold at least min_count, and something."""
+        # With min_count=0 empty clusters are dropped still: they have no rows to keep them.
         least = self.min_count if self.min_count > 0 else np.finfo(float).tiny
-        large = center_counts(centers) >= least
+        large: np.ndarray = center_counts(centers) >= least
         if not large.any():
             raise ValueError(
                 f"every cluster holds less than min_count={self.min_count}; lower min_count or "
                 f"{self._size_name}"
             )
         return large
-
-    def _warn_if_empty(self, centers: Centers, *, refilled: bool) -> None:
-        n_empty = int((center_counts(centers) == 0).sum())
-        if n_empty > (0 if refilled else centers.C.shape[0] / 10):
-            warnings.warn(
-                f"{n_empty} of {centers.C.shape[0]} clusters are empty: there are fewer distinct rows "
-                "than clusters, or too few rows for the number of features, or the data is not "
-                "normalised and whitened as this rule expects; "
-                f"lower {self._size_name}, or use empty='drop'",
-                ConvergenceWarning,
-                stacklevel=5,
-            )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from numbers import Integral
 from typing import Any, ClassVar
 
-from clusterica.arrays import Array, Interval, map_rows, namespace_of
+from clusterica.arrays import Array, Interval, map_rows, namespace_of, working_memory
 from clusterica.cluster._base import BaseKMeans
 from clusterica.ops.assign import scores
 from clusterica.ops.rules import Axis
@@ -151,8 +151,7 @@ class CosineKMeans(BaseKMeans):
         responses : array of shape (n_samples, 2 * n_axes)
         """
         rows, C, _ = self._for_new_rows(X)
-        row_bytes = 3 * C.shape[0] * rows.dtype.itemsize
-        return map_rows(_both_signs, rows, C, row_bytes=row_bytes)
+        return map_rows(_both_signs, rows, C)
 
     @property
     def _rule(self) -> Axis:
@@ -168,6 +167,7 @@ class CosineKMeans(BaseKMeans):
         return n_axes
 
 
+@working_memory(lambda row, C: 3 * C.shape[0] * row.itemsize)
 def _both_signs(X: Array, C: Array) -> Array:
     S = scores(X, C)
     return namespace_of(S).concat([S, -S], axis=1)

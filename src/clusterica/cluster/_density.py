@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from math import ceil, sqrt
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.exceptions import ConvergenceWarning
 
 from clusterica.arrays import (
     Array,
@@ -20,6 +20,7 @@ from clusterica.arrays import (
     check_weights,
     fit_context,
     map_rows,
+    warn_user,
 )
 from clusterica.cluster._scale_space import (
     MOST_NODES,
@@ -35,10 +36,6 @@ from clusterica.ops.density import Summary, labels_between, sheather_jones
 
 RULES = {"scott": 1.0, "silverman": 0.9}
 
-_SHOWN = 4.0  # in sigmas, by which the grid goes on beyond the data
-# The search over scales goes down to this part of Scott's bandwidth, where noise splits all modes.
-_FINEST = 0.1
-
 
 class DensityClusterer(ClusterMixin, BaseEstimator):
     r"""Cluster one-dimensional data at the valleys of its density.
@@ -53,7 +50,8 @@ class DensityClusterer(ClusterMixin, BaseEstimator):
     n_clusters : int or None, default=None
         Number of clusters. None takes as many as there are modes. Otherwise those join a neighbour
         that stand out least, by their height over the higher of their two valleys (but first those
-        that do not count, see Notes). It is an error if there are fewer modes.
+        that do not count, see Notes). If there are fewer modes, each of them is a cluster, and a
+        ``ConvergenceWarning`` tells, as in scikit-learn's ``KMeans``.
     method : {"kde", "scale-space"}, default="kde"
         How the smoothing is given: by a bandwidth that suits the density, or by its scale [2]_, which
         is tried at all values if it is None.
@@ -114,7 +112,7 @@ class DensityClusterer(ClusterMixin, BaseEstimator):
     :math:`0.4 / \sigma`. There are at least 32 steps to a sigma as long as the largest grid allows.
     If it does not allow 8, a few far values make the range: then 0.1 % of the rows at each end are
     left out of the density, and belong to the outermost clusters. A rule takes no sigma of less
-    than 4 steps; a warning tells if that more than doubles it.
+    than 4 steps; there is a warning if that more than doubles it.
 
     Where all rows are equal there is one cluster, and the absolute value of the rows (or 1) stands in
     for their standard deviation.
@@ -183,7 +181,6 @@ class DensityClusterer(ClusterMixin, BaseEstimator):
         self._check_columns(rows)
         weights = check_weights(sample_weight, rows)
         summary = summary_of(rows, weights)
-        self._check_range(*summary.ends)
         density, level, cuts = self._smooth(rows, weights, summary)
         self._keep(rows, summary, density, level, cuts)
         self.labels_ = self._labels(rows)
@@ -210,20 +207,13 @@ class DensityClusterer(ClusterMixin, BaseEstimator):
         return self._labels(rows)
 
     def _labels(self, rows: Rows) -> Array:
-        return map_rows(labels_between, rows, self.valleys_, row_bytes=12)
+        return map_rows(labels_between, rows, self.valleys_)
 
     def _check_columns(self, rows: Rows) -> None:
         if rows.n_features != 1:
             raise ValueError(
                 f"{type(self).__name__} takes one column, and X has {rows.n_features}; choose one, or "
                 "project X first, as in make_pipeline(KurtosisPursuit(), DensityClusterer())"
-            )
-
-    def _check_range(self, low: float, high: float) -> None:
-        if low == high and self.n_clusters is not None and self.n_clusters > 1:
-            raise ValueError(
-                f"all rows are equal and make one cluster, fewer than n_clusters={self.n_clusters}; lower "
-                "n_clusters, or give rows that differ"
             )
 
     def _check_settings(self) -> None:
@@ -242,28 +232,38 @@ class DensityClusterer(ClusterMixin, BaseEstimator):
         self, rows: Rows, weights: np.ndarray, summary: Summary
     ) -> tuple[GridDensity, Level, np.ndarray]:
         """Return the binned density, the smoothed one, and which of its valleys are cuts."""
-        scott = summary.scale * summary.n**-0.2
+        scott = summary.scale * summary.n**-0.2  # s n^(-1/5)
         if self.method == "scale-space" and self.scale is None:
-            density = binned(rows, weights, summary, fine=_FINEST * scott, wide=summary.width)
-            low = max(_FINEST * scott, finest_sigma(density))
+            # Down to a tenth of Scott's bandwidth, where noise splits all modes.
+            density = binned(rows, weights, summary, fine=0.1 * scott, wide=summary.width)
+            low = max(0.1 * scott, finest_sigma(density))
             return density, *self._by_lifetime(density, low, max(low, summary.width))
         if self.method == "kde" and self.bandwidth == "isj":
+            # On a grid for a quarter of Scott's bandwidth: for many narrow clusters the result is far finer
+            # than Scott's rule, and for one broad one it may be wider.
             density = binned(rows, weights, summary, fine=scott / 4, wide=summary.width)
-            sigma = _sheather_jones(density, summary.width, otherwise=RULES["silverman"] * scott)
+            found = sheather_jones(density.weight, density.step, density.n)
+            if found is not None and found <= summary.width:
+                sigma = found
+            else:
+                sigma = RULES["silverman"] * scott
+                warn_user(
+                    f"bandwidth='isj' has no solution for these {density.n:.5g} rows, which may be too few, "
+                    "too often the same, or too far apart for the grid; Silverman's rule is used instead",
+                    RuntimeWarning,
+                )
         else:
-            sigma = self._sigma(scott, sqrt(summary.variance))
+            if self.scale is not None:
+                sigma = sqrt(self.scale * summary.variance)
+            elif isinstance(self.bandwidth, str):
+                sigma = RULES[self.bandwidth] * scott
+            else:
+                sigma = float(self.bandwidth)
             density = binned(rows, weights, summary, fine=sigma, wide=sigma)
         if sigma < finest_sigma(density):
             sigma = self._too_fine(sigma, finest_sigma(density), summary)
         level = density.at(sigma)
         return density, level, self._cuts(density, level)
-
-    def _sigma(self, scott: float, sd: float) -> float:
-        if self.scale is not None:
-            return sqrt(self.scale) * sd
-        if isinstance(self.bandwidth, str):
-            return RULES[self.bandwidth] * scott
-        return float(self.bandwidth)
 
     def _by_lifetime(
         self, density: GridDensity, low: float, high: float
@@ -274,53 +274,65 @@ class DensityClusterer(ClusterMixin, BaseEstimator):
             level = density.at(best.middle)
             return level, level.strongest(best.n)
         found = [life for life in lifetimes(density, low, high) if life.n == self.n_clusters]
+        # That many modes may live only between two of the scales tried: then bisection finds them.
         if found:
             sigma: float | None = max(found, key=lambda life: life.length).middle
         else:
             sigma = density.largest_sigma(self.n_clusters, low, high)
         if sigma is None:
-            n = density.at(low).n_modes
-            raise ValueError(
-                f"the density has at most {n} mode{'s'[: n != 1]} at any scale, fewer than "
-                f"n_clusters={self.n_clusters}; lower n_clusters"
-            )
+            level = density.at(low)
+            self._warn_of_few(level, "at any scale", "lower n_clusters")
+            return level, level.real
         level = density.at(sigma)
         return level, level.strongest(self.n_clusters)
 
     def _cuts(self, density: GridDensity, level: Level) -> np.ndarray:
         """Return which valleys of the density at a given smoothing are cuts."""
         if self.n_clusters is None:
+            # A user who gives a number wants to see all modes; a rule must not split noise.
             by_rule = self.method == "kde" and isinstance(self.bandwidth, str)
             return level.counts if by_rule else level.real
         if level.n_modes >= self.n_clusters:
             return level.strongest(self.n_clusters)
         sigma = density.largest_sigma(self.n_clusters, finest_sigma(density), level.sigma)
-        remedy = "" if sigma is None else f"give a bandwidth of {sigma:.3g} or less, or "
+        remedy = "lower n_clusters"
+        if sigma is not None and self.scale is not None:
+            scale = self.scale * (sigma / level.sigma) ** 2
+            remedy = f"give a scale of {scale:.3g} or less, leave it None, or lower n_clusters"
+        elif sigma is not None:
+            remedy = (
+                f"give a bandwidth of {sigma:.3g} or less, let method='scale-space' choose the smoothing, or "
+                "lower n_clusters"
+            )
+        self._warn_of_few(level, f"with a bandwidth of {level.sigma:.3g}", remedy)
+        return level.real
+
+    def _warn_of_few(self, level: Level, where: str, remedy: str) -> None:
         n = level.n_modes
-        raise ValueError(
-            f"the density with a bandwidth of {level.sigma:.3g} has {n} mode{'s'[: n != 1]}, fewer than "
-            f"n_clusters={self.n_clusters}; {remedy}let method='scale-space' choose the smoothing, or "
-            "lower n_clusters"
+        warn_user(
+            f"the density has {n} mode{'s'[: n != 1]} {where}, fewer than n_clusters={self.n_clusters}, and "
+            f"as many clusters are found; {remedy}",
+            ConvergenceWarning,
         )
 
     def _too_fine(self, sigma: float, finest: float, summary: Summary) -> float:
         """Return the finest sigma that the grid can show, where that may take the place of sigma."""
         low, high = summary.ends
         if self.method == "kde" and isinstance(self.bandwidth, str):
-            if finest <= 2 * sigma:
+            if (
+                finest <= 2 * sigma
+            ):  # so little more smoothing joins no clusters that are worth a warning
                 return finest
-            warnings.warn(
+            warn_user(
                 f"bandwidth={self.bandwidth!r} gives {sigma:.3g}, too fine for data from {low:.3g} to "
                 f"{high:.3g} on the {MOST_NODES} nodes of the largest grid; {finest:.3g} is used, which may "
-                "join clusters. Take rows that are far from all others out of the data",
-                UserWarning,
-                stacklevel=5,
+                "join clusters. Remove rows that are far from all others"
             )
             return finest
         raise ValueError(
             f"a Gaussian of width {sigma:.3g} is too fine for data from {low:.3g} to {high:.3g} on the "
-            f"{MOST_NODES} nodes of the largest grid; make it {finest:.3g} or more, or take rows that are "
-            "far from all others out of the data"
+            f"{MOST_NODES} nodes of the largest grid; make it {finest:.3g} or more, or remove rows that are "
+            "far from all others"
         )
 
     def _keep(
@@ -329,12 +341,14 @@ class DensityClusterer(ClusterMixin, BaseEstimator):
         """Set the fitted attributes."""
         t = level.turns
         valleys = t.valleys[cuts]
-        # The highest of the modes between each two cuts.
+        # The highest of the modes between each two cuts: sorted by cluster, then by falling height, it is the
+        # first of its cluster.
         order = np.lexsort((-t.heights, np.searchsorted(valleys, t.modes)))
         cluster = np.searchsorted(valleys, t.modes)[order]
         modes = t.modes[order][np.flatnonzero(np.diff(cluster, prepend=-1))]
         used = np.flatnonzero(density.weight)
-        margin = ceil(_SHOWN * level.sigma / density.step)
+        # Beyond 4 sigma the Gaussian is below 1e-3 of its height: there is nothing to be seen.
+        margin = ceil(4 * level.sigma / density.step)
         shown = np.arange(max(0, used[0] - margin), min(len(level.f), used[-1] + margin + 1))
 
         def export(values: np.ndarray) -> Array:
@@ -347,16 +361,3 @@ class DensityClusterer(ClusterMixin, BaseEstimator):
         self.bandwidth_ = level.sigma
         self.scale_ = level.sigma**2 / summary.variance
         self.n_clusters_ = len(modes)
-
-
-def _sheather_jones(density: GridDensity, widest: float, *, otherwise: float) -> float:
-    sigma = sheather_jones(density.weight, density.step, density.n)
-    if sigma is not None and sigma <= widest:
-        return sigma
-    warnings.warn(
-        f"bandwidth='isj' has no solution for these {density.n:.5g} rows, which may be too few, too "
-        "often the same, or too far apart for the grid; Silverman's rule takes its place",
-        RuntimeWarning,
-        stacklevel=5,
-    )
-    return otherwise

@@ -152,5 +152,4 @@ class GainShapeKMeans(BaseKMeans):
             Inner products.
         """
         rows, C, _ = self._for_new_rows(X)
-        row_bytes = 2 * C.shape[0] * rows.dtype.itemsize
-        return map_rows(scores, rows, C, row_bytes=row_bytes)
+        return map_rows(scores, rows, C)

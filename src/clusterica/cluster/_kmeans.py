@@ -125,5 +125,4 @@ class KMeans(BaseKMeans):
         distances : array of shape (n_samples, n_clusters)
         """
         rows, C, shift = self._for_new_rows(X)
-        row_bytes = 8 * (rows.n_features + 4 * C.shape[0])  # in float64
-        return map_rows(distances, rows, C, shift, row_bytes=row_bytes)
+        return map_rows(distances, rows, C, shift)

@@ -18,9 +18,10 @@ from clusterica.arrays import (
     namespace_of,
     shuffled_batches,
     to_host,
+    working_memory,
 )
-from clusterica.cluster._seeding import SAMPLE, draw_rows, more_centers
-from clusterica.ops.assign import fit_sums, lloyd_sums
+from clusterica.cluster._init import SAMPLE, draw_rows, more_centers
+from clusterica.ops.assign import assign_bytes, fit_sums, lloyd_sums
 from clusterica.ops.moments import energy
 from clusterica.ops.rules import Centers, LloydSums, Rule, center_counts
 from clusterica.optim import LoopResult, LoopState, Progress, Step, iterate
@@ -93,6 +94,7 @@ class Lloyd:
     def step(self, old: Centers) -> Step:
         """Renew the centres from all rows at once."""
         total = self.sums(self.rows, self.weights, old.C)
+        # A pass over all rows forgets what earlier passes have put into the centres; batches do not.
         first_mass = self.rows.place.put(self._first_mass(old.C.shape[0]))
         new = self.rule.renew(total, old._replace(mass=first_mass))
         if self.refill:
@@ -110,20 +112,14 @@ class Lloyd:
             new = self.rule.renew(total, new)
             new = self.revive(new, batch, weights, most_idle=self.rows.n_rows)
             gain += float(total.gain)
-            seen = seen + total.counts
+            seen = seen + total.counts  # of the whole pass, while `new` has those of a batch
         return self._finished_step(old, new._replace(counts=seen), gain)
 
     def sums(self, rows: Rows, weights: np.ndarray, C: Array) -> LloydSums:
         """Return the sums of one assignment of these rows."""
-        rule = self.rule
-        return map_reduce(
-            lambda *args: lloyd_sums(*args, rule=rule)[1],
-            rows,
-            C,
-            self.shift,
-            aligned=(weights,),
-            row_bytes=assign_bytes(rows, C),
-        )
+        fn = partial(_sums, rule=self.rule)
+        total: LloydSums = map_reduce(fn, rows, C, self.shift, aligned=(weights,))
+        return total
 
     def finish(self, C: Array) -> Final:
         """Assign all rows to the centres and measure how well they fit."""
@@ -133,7 +129,6 @@ class Lloyd:
             C,
             self.shift,
             aligned=(self.weights,),
-            row_bytes=assign_bytes(self.rows, C),
         )
         objective = float(total.objective)
         if self.rule.maximized:
@@ -154,10 +149,7 @@ class Lloyd:
     @cached_property
     def _whole(self) -> float:
         """The inertia without any gain: the energy of all rows, or of all rows at unit length."""
-        row_bytes = 2 * self.rows.n_features * self.rows.dtype.itemsize
-        total = map_reduce(
-            energy, self.rows, self.shift, aligned=(self.weights,), row_bytes=row_bytes
-        )
+        total = map_reduce(energy, self.rows, self.shift, aligned=(self.weights,))
         return float(total.weight if self.rule.unit_rows else total.energy)
 
     def _first_mass(self, n_centers: int) -> np.ndarray:
@@ -166,7 +158,7 @@ class Lloyd:
     def _finished_step(self, old: Centers, new: Centers, gain: float) -> Step:
         xp = namespace_of(new.C)
         moved, size = float(xp.sum((new.C - old.C) ** 2)), float(xp.sum(new.C**2))
-        change = moved / size if size > 0 else moved
+        change = moved / size if size > 0 else moved  # all centres may be at the origin
         return Step(new, self.objective(gain), change)
 
     def revive(
@@ -208,6 +200,7 @@ class Lloyd:
         if not len(empty) or not weights.any():
             return centers, empty[:0]
         C, mass = np.array(to_host(centers.C)), np.array(to_host(centers.mass))
+        # As many rows as an initial k-means++ would look at.
         X, weights = draw_rows(rows, weights, max(SAMPLE, 3 * len(C)), self.rng)
         others = np.delete(C, empty, axis=0)
         fresh = more_centers(
@@ -218,10 +211,10 @@ class Lloyd:
         return Centers(self.rows.place.put(C), self.rows.place.put(mass), centers.counts), moved
 
 
-def assign_bytes(rows: Rows, C: Array) -> int:
-    """Return the working memory per row of an assignment: tiles on the host, all scores elsewhere."""
-    row = rows.row_nbytes
-    return row if rows.place.is_numpy else 2 * row + 2 * C.shape[0] * rows.dtype.itemsize
+@working_memory(assign_bytes)
+def _sums(X: Array, C: Array, shift: Array | None, weights: Array, *, rule: Rule) -> LloydSums:
+    # Without the labels, which the walk would otherwise keep for all rows.
+    return lloyd_sums(X, C, shift, weights, rule=rule)[1]
 
 
 def useful_shift(points: Array, rows: Rows) -> np.ndarray | None:

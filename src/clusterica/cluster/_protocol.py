@@ -1,4 +1,4 @@
-"""What we ask of any clusterer, ours or scikit-learn's: how many centres to find, and their sizes."""
+"""What we ask of any estimator, ours or scikit-learn's: how many centres, where they are, their sizes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from clusterica.arrays import to_host
+from clusterica.arrays import Array, to_host
+from clusterica.preprocessing import KernelWhitener
 
 
 def with_n_centers(
@@ -83,6 +84,33 @@ def with_n_centers(
             random_state = int(random_state.integers(2**31))
         copy.set_params(random_state=random_state)
     return copy
+
+
+def learned_vectors(estimator: Any) -> list[Array]:
+    """Return the matrices of vectors that a fitted estimator learned: its centres, then its components.
+
+    Parameters
+    ----------
+    estimator : object
+        Fitted, of any library.
+
+    Returns
+    -------
+    list of array, each of shape (n_vectors, n_features)
+        Empty if there are none in the space of the input. The components of KernelICA are not: they belong
+        to the output of its kernel whitener.
+
+    Examples
+    --------
+    >>> from sklearn.cluster import KMeans
+    >>> from clusterica.cluster import learned_vectors
+    >>> learned_vectors(KMeans(2).fit([[0.0], [1.0], [9.0]]))[0].shape
+    (2, 1)
+    """
+    if isinstance(getattr(estimator, "whitener_", None), KernelWhitener):
+        return []
+    found = (getattr(estimator, name, None) for name in ("cluster_centers_", "components_"))
+    return [vectors for vectors in found if vectors is not None]
 
 
 def cluster_sizes(estimator: Any) -> np.ndarray | None:

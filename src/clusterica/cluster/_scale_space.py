@@ -30,22 +30,10 @@ from clusterica.ops.density import (
     turns,
 )
 
+# Powers of two, for the FFT; the largest grid takes a MiB.
 _FEWEST_NODES, MOST_NODES = 2**12, 2**17
-_STEPS_PER_SIGMA = 32  # as long as the most nodes suffice
-_STEPS_PER_SIGMA_OR_TAILS = 8  # with fewer, the tails are left out
+# The error of the binning is at most (step / sigma)^2 / 8, here 0.8 % of the height of the Gaussian.
 _FEWEST_STEPS_PER_SIGMA = 4
-# Empty room at each end, in sigmas: the FFT joins the ends, and nothing of one must reach the other.
-_ROOM = 8.0
-_TAIL = 0.001  # share of the rows at each end that may be left out
-
-# A mode counts if it holds this share of the rows, or stands this many standard errors over its
-# valley. Samples of one normal, Laplace or Cauchy law rarely have a second mode that does.
-_SHARE = 0.05
-_ERRORS = 5.0
-# In samples of one law, even uniform, a number of modes rarely lives longer than a factor e of σ.
-_LIFETIME = 1.0
-_N_SCALES = 96
-_NODES_PER_SIGMA = 8  # for the search; the error of the density is then under 1e-3 of it
 
 
 class Level(NamedTuple):
@@ -97,7 +85,8 @@ class GridDensity:
     def at(self, sigma: float, *, coarse: bool = False) -> Level:
         """Return the density smoothed by sigma, on all nodes or on as few as do."""
         n_nodes, stride = len(self.weight), 1
-        while coarse and 2 * stride * self.step <= sigma / _NODES_PER_SIGMA and n_nodes > 64:
+        # Eight nodes to a sigma are enough for a search: the error of the density is then under 1e-3 of it.
+        while coarse and 2 * stride * self.step <= sigma / 8 and n_nodes > 64:
             n_nodes, stride = n_nodes // 2, 2 * stride
         f = smoothed(self._spectrum, self.step, sigma, n_nodes)
         t = turns(f)
@@ -106,8 +95,10 @@ class GridDensity:
         # Linear binning moves the second moment of a row by up to (step / 2)²; so much is not real.
         error = 1e-9 + (stride * self.step / (2 * sigma)) ** 2
         real = merge.persistence > error * merge.height
-        stands_out = standard_errors(merge, self.n, sigma) >= _ERRORS
-        counts = real & ((merge.share >= _SHARE) | stands_out)
+        # A mode counts if it holds 5 % of the rows, or stands 5 standard errors over its valley. Samples of
+        # one normal, Laplace or Cauchy law rarely have a second mode that does.
+        stands_out = standard_errors(merge, self.n, sigma) >= 5
+        counts = real & ((merge.share >= 0.05) | stands_out)
         return Level(sigma, f, stride * self.step, t, merge, real, counts)
 
     def largest_sigma(self, n: int, low: float, high: float) -> float | None:
@@ -116,7 +107,7 @@ class GridDensity:
             return None
         if self.at(high, coarse=True).n_modes >= n:
             return high
-        for _ in range(20):
+        for _ in range(20):  # bisection of log(sigma), to a millionth of its range
             middle = sqrt(low * high)
             if self.at(middle, coarse=True).n_modes >= n:
                 low = middle
@@ -143,10 +134,12 @@ class Lifetime(NamedTuple):
         return sqrt(self.low * self.high)
 
 
-def lifetimes(density: GridDensity, low: float, high: float) -> list[Lifetime]:
-    """Return how long each number of modes that count lives, from fine to coarse."""
-    grid = np.exp(np.linspace(log(low), log(high), num=_N_SCALES))
-    half_step = exp(log(high / low) / (2 * (_N_SCALES - 1)))
+def lifetimes(
+    density: GridDensity, low: float, high: float, *, n_scales: int = 96
+) -> list[Lifetime]:
+    """Return how long each number of modes that count lives, from fine to coarse, at n_scales sigmas."""
+    grid = np.exp(np.linspace(log(low), log(high), num=n_scales))
+    half_step = exp(log(high / low) / (2 * (n_scales - 1)))
     numbers = [(1 + int(density.at(s, coarse=True).counts.sum()), s) for s in grid]
     runs = [(n, [s for _, s in run]) for n, run in groupby(numbers, key=lambda pair: pair[0])]
     return [Lifetime(n, max(low, s[0] / half_step), min(high, s[-1] * half_step)) for n, s in runs]
@@ -159,7 +152,8 @@ def longest_lived(density: GridDensity, low: float, high: float) -> Lifetime:
     """
     found = lifetimes(density, low, high)
     best = max(found, key=lambda life: life.length)
-    if best.n == 1 or best.length >= _LIFETIME:
+    # In samples of one law, even uniform, a number of modes rarely lives longer than a factor e of sigma.
+    if best.n == 1 or best.length >= 1.0:
         return best
     ones = [life for life in found if life.n == 1]
     return max(ones, key=lambda life: life.length, default=Lifetime(1, high, high))
@@ -200,10 +194,9 @@ def _summary_about(rows: Rows, weights: np.ndarray, about: float, width: float) 
     # Cells are finest near `about`: far finer than the width, but not than the last digit.
     unit = max(1e-9 * width, float(np.spacing(abs(about))), 1e-300)
     fn = partial(spread, n_cells=n_cells_of_spread(unit))
-    place = np.array([about]), np.array([unit])
-    total = map_reduce(fn, rows, *place, aligned=(weights,), row_bytes=64)
+    total = map_reduce(fn, rows, np.array([about]), np.array([unit]), aligned=(weights,))
     total = Spread(*(np.asarray(to_host(sums)) for sums in total))
-    return summarize(total, about=about, unit=unit, tail=_TAIL)
+    return summarize(total, about=about, unit=unit, tail=0.001)  # may be left out at each end
 
 
 def binned(
@@ -214,15 +207,17 @@ def binned(
     resolution = 8 * np.finfo(np.float64).eps * max(abs(low), abs(high))
     fine, wide = max(fine, resolution), max(wide, resolution)
     n_nodes, step = _nodes(high - low, fine, wide)
-    if step > fine / _STEPS_PER_SIGMA_OR_TAILS:
+    if (
+        step > fine / 8
+    ):  # a few far values make the range: the grid shows the rows without the tails
         low, high = summary.tails
         n_nodes, step = _nodes(high - low, fine, wide)
     empty = floor((n_nodes - 1 - (high - low) / step) / 2)  # nodes at each end
     first = low - empty * step
     fn = partial(node_weights, n_nodes=n_nodes)
-    place = np.array([first]), np.array([step])
-    total = map_reduce(fn, rows, *place, aligned=(weights,), row_bytes=64)
+    total = map_reduce(fn, rows, np.array([first]), np.array([step]), aligned=(weights,))
     weight = np.array(to_host(total.weight))
+    # Rows of the tails, if those are left out, may lie in the empty room.
     weight[: max(0, empty - 1)] = weight[n_nodes + 1 - empty :] = 0.0
     return GridDensity(first, step, weight)
 
@@ -234,11 +229,12 @@ def finest_sigma(density: GridDensity) -> float:
 
 def _nodes(length: float, fine: float, wide: float) -> tuple[int, float]:
     """Return how many nodes to take for data of some length, and their distance."""
-    reached = length + 2 * _ROOM * wide
-    wanted = reached / fine * _STEPS_PER_SIGMA
+    # Empty room of 8 sigma at each end: the FFT joins the ends, and nothing of one may reach the other.
+    reached = length + 16 * wide
+    wanted = 32 * reached / fine  # 32 steps to a sigma, as long as the most nodes allow
     n_nodes = _FEWEST_NODES
     while n_nodes < min(wanted, MOST_NODES):
         n_nodes *= 2
     # Where this is too coarse for the sigma, the finest sigma needs its room at the ends, too.
-    room = 2 * _ROOM * _FEWEST_STEPS_PER_SIGMA
+    room = 16 * _FEWEST_STEPS_PER_SIGMA
     return n_nodes, max(reached / (n_nodes - 1), length / (n_nodes - 1 - room))

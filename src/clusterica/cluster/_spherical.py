@@ -136,5 +136,4 @@ class SphericalKMeans(BaseKMeans):
             Cosines.
         """
         rows, C, _ = self._for_new_rows(X)
-        row_bytes = 2 * C.shape[0] * rows.dtype.itemsize
-        return map_rows(cosines, rows, C, row_bytes=row_bytes)
+        return map_rows(cosines, rows, C)

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from clusterica.arrays import to_host
-from clusterica.ica.learned import learned_vectors
+from clusterica.cluster import learned_vectors
 
 
 def learned_rows(estimator: Any) -> np.ndarray:

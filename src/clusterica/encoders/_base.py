@@ -7,25 +7,26 @@ An encoder is a function of a block and of the dictionary, with settings but wit
 
 ``X`` is a block of shape (n_rows, n_features), ``D`` a dictionary of shape (n_atoms, n_features), and
 the codes have shape ``(n_rows, encoder.n_features_out(n_atoms))``. All are of one library, one device
-and one dtype, float32 or float64. What `prepare` returns holds arrays only, so that a walk can bring
-it to where the blocks are::
+and one dtype, float32 or float64. What `prepare` returns holds arrays only, so that they can be moved to
+the device of the blocks. `encode` should state its :func:`~clusterica.arrays.working_memory`, from which the
+size of blocks follows; all encoders here do::
 
-    row_bytes = encoder.row_bytes(n_atoms, n_features, itemsize)
-    map_rows(encoder.encode, rows, *encoder.prepare(D), row_bytes=row_bytes)
+    map_rows(encoder.encode, rows, *encoder.prepare(D))
 
-An encoder that is a function of the responses ``D x`` alone, or of the distances to the atoms, can say so:
-`compiled_form` names that function, and images are then encoded by code compiled for it, without the codes
-of single patches in memory. It is optional.
+Two more methods are optional. An encoder that is a function of the responses ``D x`` alone, or of the
+distances to the atoms, names that function in `compiled_form`: images are then encoded by compiled code,
+without the codes of single patches in memory. An encoder whose solver may stop before it converges counts
+the rows concerned in `encode_and_count`, and its `warn_not_converged` is called once for all blocks.
 
-As an estimator an encoder keeps the dictionary as its parameter and does just that in `transform`.
+As an estimator an encoder keeps the dictionary as a parameter, and `transform` encodes with it.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
+import array_api_compat
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array
@@ -33,20 +34,30 @@ from sklearn.utils.validation import check_array
 from clusterica.arrays import (
     Array,
     FloatOutputMixin,
+    Row,
     Rows,
     check_fitted_rows,
     check_rows,
     fit_context,
     map_rows,
+    map_rows_reduce,
+    row_bytes_of,
     to_host,
+    working_memory,
 )
 from clusterica.ops.cpu.encode import Code
+
+
+def dense_bytes(encoder: BaseEncoder, row: Row, D: Array, *prepared: Array) -> int:
+    """Return the working memory of codes made from responses: three arrays of responses, two of codes."""
+    n_atoms = int(D.shape[0])
+    return (row.n_features + 3 * n_atoms + 2 * encoder.n_features_out(n_atoms)) * row.itemsize
 
 
 class BaseEncoder(
     FloatOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC
 ):
-    """An encoder of rows by a dictionary; children say what the code of a block is."""
+    """An encoder of rows by a dictionary; a subclass computes the codes of a block in `encode`."""
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {"dictionary": ["array-like", None]}
     dictionary: Any
@@ -56,10 +67,6 @@ class BaseEncoder(
         super().__init_subclass__()
         if "compiled_form" not in vars(cls):
             cls.compiled_form = BaseEncoder.compiled_form  # type: ignore[method-assign]
-
-    @abstractmethod
-    def _function(self) -> Callable[..., Array]:
-        """Return the pure function ``(X, *prepared) -> codes`` with the settings bound to it."""
 
     def prepare(self, D: Array) -> tuple[Array, ...]:
         """Return what `encode` needs of a dictionary, computed once for all blocks.
@@ -76,6 +83,7 @@ class BaseEncoder(
         """
         return (D,)
 
+    @abstractmethod
     def encode(self, X: Array, *prepared: Array) -> Array:
         """Return the codes of one block of rows, which is not checked.
 
@@ -90,7 +98,20 @@ class BaseEncoder(
         -------
         codes : array of shape (n_rows, n_features_out(n_atoms))
         """
-        return self._function()(X, *prepared)
+
+    @working_memory(lambda self, row, *prepared: row_bytes_of(self.encode, row, prepared))
+    def encode_and_count(
+        self, X: Array, *prepared: Array
+    ) -> tuple[Array, tuple[Array | int, ...] | None]:
+        """Return the codes of one block, and a tuple of the number of rows that did not converge.
+
+        None in place of the tuple stands for an encoder without iterations. The parameters are those of
+        `encode`.
+        """
+        return self.encode(X, *prepared), None
+
+    def warn_not_converged(self, n_rows: int) -> None:
+        """Warn that the codes of so many rows did not converge, if any."""
 
     def compiled_form(self) -> tuple[Code, float] | None:
         """Return the function by which compiled code computes these codes, and its threshold, or None."""
@@ -99,18 +120,6 @@ class BaseEncoder(
     def n_features_out(self, n_atoms: int) -> int:
         """Return how many features a row has after encoding with so many atoms."""
         return n_atoms
-
-    def row_bytes(self, n_atoms: int, n_features: int, itemsize: int) -> int:
-        """Return the working memory that `encode` takes for each row, its codes among it.
-
-        Parameters
-        ----------
-        n_atoms, n_features : int
-            Shape of the dictionary.
-        itemsize : int
-            Bytes of a number: 4 for float32, 8 for float64.
-        """
-        return (n_features + 3 * n_atoms + 2 * self.n_features_out(n_atoms)) * itemsize
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -147,9 +156,15 @@ class BaseEncoder(
             In the library and on the device of X.
         """
         rows = check_fitted_rows(self, X, "dictionary_")
+        # In the dtype of the rows, which may differ from that of the rows in fit.
         D = np.asarray(to_host(self.dictionary_), dtype=rows.dtype)
-        row_bytes = self.row_bytes(D.shape[0], D.shape[1], rows.dtype.itemsize)
-        return map_rows(self._function(), rows, *self.prepare(D), row_bytes=row_bytes)
+        if array_api_compat.is_dask_array(X):
+            # The result is lazy; a count would have to compute all codes now.
+            return map_rows(self.encode, rows, *self.prepare(D))
+        codes, counts = map_rows_reduce(self.encode_and_count, rows, *self.prepare(D))
+        if counts is not None:
+            self.warn_not_converged(int(counts[0]))
+        return codes
 
     def _checked_dictionary(self, rows: Rows) -> np.ndarray:
         """Return the dictionary in host memory, in the dtype of the rows."""
@@ -159,7 +174,9 @@ class BaseEncoder(
                 f"{name} has no dictionary; give one of shape (n_atoms, {rows.n_features}), such as "
                 f"{name}(kmeans.cluster_centers_)"
             )
-        D = check_array(to_host(self.dictionary), dtype=rows.dtype, input_name="dictionary")
+        D: np.ndarray = check_array(
+            to_host(self.dictionary), dtype=rows.dtype, input_name="dictionary"
+        )
         if D.shape[1] != rows.n_features:
             raise ValueError(
                 f"the dictionary of {name} has {D.shape[1]} features and X has {rows.n_features}; "

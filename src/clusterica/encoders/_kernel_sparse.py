@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
 
-from clusterica.arrays import Array, Interval, StrOptions, namespace_of, to_host
+from clusterica.arrays import Array, Interval, StrOptions, namespace_of, to_host, working_memory
 from clusterica.encoders._base import BaseEncoder
-from clusterica.encoders._sparse import warn_of_gaps
+from clusterica.encoders._sparse import LassoEncoder
 from clusterica.kernels import KERNEL_NAMES, Gaussian, Kernel, make_kernel, median_gamma
 from clusterica.kernels.solvers import descend_on_host
-from clusterica.ops import code
+from clusterica.ops.code import LassoCodes
 from clusterica.ops.kernel_coding import kernel_codes
 from clusterica.ops.kernels import gram
 from clusterica.ops.linalg import unit_rows
 
 
-class KernelSparseEncoder(BaseEncoder):
+class KernelSparseEncoder(LassoEncoder):
     r"""Sparse coding in the space of a kernel: a mapped row as a combination of few mapped atoms (KSR).
 
     .. math::
@@ -95,6 +93,7 @@ class KernelSparseEncoder(BaseEncoder):
            [0.26, 0.  ]])
     """
 
+    _penalty_name = "sparsity"
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **BaseEncoder._parameter_constraints,
         "kernel": [StrOptions(set(KERNEL_NAMES)), callable],
@@ -132,74 +131,38 @@ class KernelSparseEncoder(BaseEncoder):
 
         The Gaussian kernel of γ is that of 1 for rows and atoms times √γ. So γ travels with the arrays.
         """
-        xp = namespace_of(D)
-        kernel = self._unit_kernel()
-        scale = xp.full(1, self._root_of_gamma(D), dtype=D.dtype, device=D.device)
-        W = D * scale
-        return W, scale, gram(kernel, W)
-
-    def n_features_out(self, n_atoms: int) -> int:
-        """Return how many features a row has after encoding with so many atoms."""
-        return n_atoms * (2 if self.split_signs else 1)
-
-    def row_bytes(self, n_atoms: int, n_features: int, itemsize: int) -> int:
-        """Return the working memory that `encode` takes for each row, its codes among it."""
-        return (3 * n_features + 13 * n_atoms) * itemsize
-
-    def _unit_kernel(self) -> Kernel:
-        return Gaussian() if _is_rbf(self.kernel) else make_kernel(self.kernel, gamma=self.gamma)
-
-    def _root_of_gamma(self, D: Array) -> float:
-        if not _is_rbf(self.kernel):
-            return 1.0
-        if isinstance(self.gamma, str):
+        xp, gamma = namespace_of(D), 1.0
+        if _is_rbf(self.kernel) and isinstance(self.gamma, str):
             if D.shape[0] < 2:
                 raise ValueError(
                     "gamma='median' needs two atoms at least, and the dictionary has one; give a number"
                 )
-            atoms = to_host(D).astype(np.float64)
-            return median_gamma(atoms, np.random.default_rng(0)) ** 0.5
-        return float(self.gamma) ** 0.5
+            # Of pairs drawn with a fixed seed, so that an encoder has no random state of its own.
+            gamma = median_gamma(to_host(D).astype(np.float64), np.random.default_rng(0))
+        elif _is_rbf(self.kernel):
+            gamma = float(self.gamma)
+        scale = xp.full(1, float(gamma**0.5), dtype=D.dtype, device=D.device)
+        W = D * scale
+        return W, scale, gram(self._unit_kernel(), W)
 
-    def _function(self) -> Callable[..., Array]:
-        return partial(
-            _kernel_lasso,
+    @working_memory(lambda self, row, W, *_: (3 * row.n_features + 13 * W.shape[0]) * row.itemsize)
+    def _solve(self, X: Array, W: Array, scale: Array, G: Array) -> LassoCodes:
+        """Return the codes of a block with their signs, and the relative duality gaps."""
+        # The rows are scaled as the atoms were in `prepare`, so that the unit kernel is that of gamma.
+        return kernel_codes(
+            (unit_rows(X) if self.normalize else X) * scale,
+            W,
+            G,
             kernel=self._unit_kernel(),
             sparsity=float(self.sparsity),
-            normalize=self.normalize,
-            split_signs=self.split_signs,
             max_iter=self.transform_max_iter,
             tol=float(self.tol),
+            descend=descend_on_host,
         )
+
+    def _unit_kernel(self) -> Kernel:
+        return Gaussian() if _is_rbf(self.kernel) else make_kernel(self.kernel, gamma=self.gamma)
 
 
 def _is_rbf(kernel: str | Kernel) -> bool:
     return isinstance(kernel, str) and kernel == "rbf"
-
-
-def _kernel_lasso(
-    X: Array,
-    W: Array,
-    scale: Array,
-    G: Array,
-    *,
-    kernel: Kernel,
-    sparsity: float,
-    normalize: bool,
-    split_signs: bool,
-    max_iter: int,
-    tol: float,
-) -> Array:
-    X = (unit_rows(X) if normalize else X) * scale
-    S, gaps = kernel_codes(
-        X,
-        W,
-        G,
-        kernel=kernel,
-        sparsity=sparsity,
-        max_iter=max_iter,
-        tol=tol,
-        descend=descend_on_host,
-    )
-    warn_of_gaps(gaps, max_iter=max_iter, tol=tol, name="sparsity")
-    return code.split_signs(S) if split_signs else S

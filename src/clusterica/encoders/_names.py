@@ -21,7 +21,7 @@ _BY_NAME: dict[str, type[BaseEncoder]] = {
 }
 ENCODER_NAMES = tuple(_BY_NAME)
 """What :func:`make_encoder` knows by name."""
-_METHODS = ("prepare", "encode", "n_features_out", "row_bytes")
+_METHODS = ("prepare", "encode", "n_features_out")
 
 
 def make_encoder(encoder: Any) -> Any:
@@ -31,8 +31,7 @@ def make_encoder(encoder: Any) -> Any:
     ----------
     encoder : {"hard", "triangle", "soft-threshold", "sigmoid", "sparse", "omp", "kernel-sparse"} or encoder
         A name stands for the encoder with its default settings. An object must have the methods
-        ``prepare``, ``encode``, ``n_features_out`` and ``row_bytes`` of the encoders here, and no
-        dictionary of its own.
+        ``prepare``, ``encode`` and ``n_features_out`` of the encoders here, and no dictionary of its own.
 
     Returns
     -------
@@ -61,7 +60,7 @@ def make_encoder(encoder: Any) -> Any:
             "object such as TriangleEncoder(), or a name such as 'triangle'"
         )
     if isinstance(encoder, BaseEncoder):
-        encoder._validate_params()
+        encoder._validate_params()  # here, since `encode` checks nothing and fit is not called
     if getattr(encoder, "dictionary", None) is not None:
         raise ValueError(
             f"{type(encoder).__name__} has a dictionary of its own, and another one is learned here; "

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from clusterica.arrays import Array
-from clusterica.encoders._base import BaseEncoder
+from clusterica.arrays import Array, working_memory
+from clusterica.encoders._base import BaseEncoder, dense_bytes
 from clusterica.ops import code
 from clusterica.ops.cpu.encode import Code
 
@@ -62,8 +61,10 @@ class HardEncoder(BaseEncoder):
         """Return the atoms about their mean, and the mean; see the base class."""
         return code.center(D)
 
-    def _function(self) -> Callable[..., Array]:
-        return code.one_hot
+    @working_memory(dense_bytes)
+    def encode(self, X: Array, D: Array, shift: Array) -> Array:
+        """Return the codes of one block; see the base class."""
+        return code.one_hot(X, D, shift)
 
 
 class TriangleEncoder(BaseEncoder):
@@ -121,5 +122,7 @@ class TriangleEncoder(BaseEncoder):
         """Return the atoms about their mean, and the mean; see the base class."""
         return code.center(D)
 
-    def _function(self) -> Callable[..., Array]:
-        return code.triangle
+    @working_memory(dense_bytes)
+    def encode(self, X: Array, D: Array, shift: Array) -> Array:
+        """Return the codes of one block; see the base class."""
+        return code.triangle(X, D, shift)

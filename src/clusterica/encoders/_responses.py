@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from numbers import Real
 from typing import Any, ClassVar
 
-from clusterica.arrays import Array, Interval
-from clusterica.encoders._base import BaseEncoder
+from clusterica.arrays import Array, Interval, working_memory
+from clusterica.encoders._base import BaseEncoder, dense_bytes
 from clusterica.ops import code
 from clusterica.ops.cpu.encode import Code
 
@@ -74,8 +72,10 @@ class SoftThresholdEncoder(BaseEncoder):
         """Return how many features a row has after encoding with so many atoms."""
         return n_atoms * (2 if self.two_sided else 1)
 
-    def _function(self) -> Callable[..., Array]:
-        return partial(code.soft_threshold, alpha=float(self.alpha), two_sided=self.two_sided)
+    @working_memory(dense_bytes)
+    def encode(self, X: Array, D: Array) -> Array:
+        """Return the codes of one block; see the base class."""
+        return code.soft_threshold(X, D, alpha=float(self.alpha), two_sided=self.two_sided)
 
 
 class SigmoidEncoder(BaseEncoder):
@@ -128,5 +128,7 @@ class SigmoidEncoder(BaseEncoder):
         """Return the function by which compiled code computes these codes, and its threshold."""
         return Code.SIGMOID, float(self.bias)
 
-    def _function(self) -> Callable[..., Array]:
-        return partial(code.sigmoid, bias=float(self.bias))
+    @working_memory(dense_bytes)
+    def encode(self, X: Array, D: Array) -> Array:
+        """Return the codes of one block; see the base class."""
+        return code.sigmoid(X, D, bias=float(self.bias))

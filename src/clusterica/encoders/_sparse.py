@@ -2,20 +2,66 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
-from functools import partial
+from abc import abstractmethod
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
 from sklearn.exceptions import ConvergenceWarning
 
-from clusterica.arrays import Array, Interval, namespace_of
+from clusterica.arrays import (
+    Array,
+    Interval,
+    namespace_of,
+    row_bytes_of,
+    warn_user,
+    working_memory,
+)
 from clusterica.encoders._base import BaseEncoder
 from clusterica.ops import code
+from clusterica.ops.code import LassoCodes
 
 
-class SparseEncoder(BaseEncoder):
+class LassoEncoder(BaseEncoder):
+    """Base of encoders that solve a lasso for every row, until its duality gap is small."""
+
+    _penalty_name: ClassVar[str]  # the parameter that the warning names
+    split_signs: bool
+    transform_max_iter: int
+    tol: float
+
+    @abstractmethod
+    def _solve(self, X: Array, *prepared: Array) -> LassoCodes:
+        """Return the codes of a block with their signs, and the relative duality gaps."""
+
+    @working_memory(lambda self, row, *prepared: row_bytes_of(self._solve, row, prepared))
+    def encode(self, X: Array, *prepared: Array) -> Array:
+        """Return the codes of one block; see the base class."""
+        return self.encode_and_count(X, *prepared)[0]
+
+    @working_memory(lambda self, row, *prepared: row_bytes_of(self._solve, row, prepared))
+    def encode_and_count(self, X: Array, *prepared: Array) -> tuple[Array, tuple[Array]]:
+        """Return the codes of one block and the number of rows whose gap is over tol."""
+        S, gaps = self._solve(X, *prepared)
+        xp = namespace_of(gaps)
+        n_rows = xp.sum(xp.astype(gaps > self.tol, xp.int64))
+        return (code.split_signs(S) if self.split_signs else S), (n_rows,)
+
+    def warn_not_converged(self, n_rows: int) -> None:
+        """Warn that the codes of so many rows did not converge, if any."""
+        if n_rows:
+            warn_user(
+                f"the codes of {n_rows} rows did not reach a relative duality gap of tol={self.tol:g} in "
+                f"transform_max_iter={self.transform_max_iter} iterations; raise transform_max_iter, tol "
+                f"or {self._penalty_name}",
+                ConvergenceWarning,
+            )
+
+    def n_features_out(self, n_atoms: int) -> int:
+        """Return how many features a row has after encoding with so many atoms."""
+        return n_atoms * (2 if self.split_signs else 1)
+
+
+class SparseEncoder(LassoEncoder):
     r"""Sparse coding: a row as a combination of few atoms, by the lasso.
 
     .. math::
@@ -33,7 +79,7 @@ class SparseEncoder(BaseEncoder):
         Return the positive and the negative parts of the codes as features of their own, twice as many
         as there are atoms: pooled, they would cancel out. False returns the codes with their signs.
     transform_max_iter : int, default=1000
-        Most sweeps over the atoms of a row (NumPy), or gradient steps (other libraries).
+        Maximum number of sweeps over the atoms of a row (NumPy), or of gradient steps (other libraries).
     tol : float, default=1e-5
         The codes of a row are found when their duality gap is at most this times
         :math:`\tfrac12 \|x\|^2`, the objective of the code zero. float32 reaches about 1e-6.
@@ -54,6 +100,9 @@ class SparseEncoder(BaseEncoder):
     FISTA [2]_ on all rows of a block, with restarts. Both stop at the same gap. A dictionary with
     equal atoms has codes that are not unique, and the two may differ.
 
+    A warning gives the number of rows that did not converge. A Dask array is encoded later, when it is
+    computed, and without the warning.
+
     References
     ----------
     .. [1] A. Coates and A. Y. Ng, "Learning feature representations with K-means", 2012.
@@ -70,6 +119,7 @@ class SparseEncoder(BaseEncoder):
     array([[ 1.5, -0.5]])
     """
 
+    _penalty_name = "alpha"
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **BaseEncoder._parameter_constraints,
         "alpha": [Interval(Real, 0, None, closed="neither")],
@@ -97,22 +147,12 @@ class SparseEncoder(BaseEncoder):
         """Return the dictionary, its Gram matrix and the largest eigenvalue of that; see the base class."""
         return (D, *code.gram_and_curvature(D))
 
-    def n_features_out(self, n_atoms: int) -> int:
-        """Return how many features a row has after encoding with so many atoms."""
-        return n_atoms * (2 if self.split_signs else 1)
-
-    def row_bytes(self, n_atoms: int, n_features: int, itemsize: int) -> int:
-        """Return the working memory that `encode` takes for each row, its codes among it."""
-        return (n_features + 12 * n_atoms) * itemsize
-
-    def _function(self) -> Callable[..., Array]:
-        return partial(
-            _lasso,
-            alpha=float(self.alpha),
-            split_signs=self.split_signs,
-            max_iter=self.transform_max_iter,
-            tol=float(self.tol),
-        )
+    # FISTA holds about ten arrays of the size of the codes, and the two signs take two more.
+    @working_memory(lambda self, row, D, *_: (row.n_features + 12 * D.shape[0]) * row.itemsize)
+    def _solve(self, X: Array, D: Array, G: Array, curvature: Array) -> LassoCodes:
+        """Return the codes of a block with their signs, and the relative duality gaps."""
+        max_iter, tol = self.transform_max_iter, float(self.tol)
+        return code.lasso(X, D, G, curvature, alpha=float(self.alpha), max_iter=max_iter, tol=tol)
 
 
 class OMPEncoder(BaseEncoder):
@@ -189,44 +229,13 @@ class OMPEncoder(BaseEncoder):
         """Return how many features a row has after encoding with so many atoms."""
         return n_atoms * (2 if self.split_signs else 1)
 
-    def row_bytes(self, n_atoms: int, n_features: int, itemsize: int) -> int:
-        """Return the working memory that `encode` takes for each row, its codes among it."""
-        per_row = n_features + (self.n_nonzero + 10) * n_atoms + self.n_nonzero**2
-        return per_row * itemsize
-
-    def _function(self) -> Callable[..., Array]:
-        return partial(_omp, n_nonzero=self.n_nonzero, split_signs=self.split_signs)
-
-
-def _lasso(
-    X: Array,
-    D: Array,
-    G: Array,
-    curvature: Array,
-    *,
-    alpha: float,
-    split_signs: bool,
-    max_iter: int,
-    tol: float,
-) -> Array:
-    S, gaps = code.lasso(X, D, G, curvature, alpha=alpha, max_iter=max_iter, tol=tol)
-    warn_of_gaps(gaps, max_iter=max_iter, tol=tol, name="alpha")
-    return code.split_signs(S) if split_signs else S
-
-
-def warn_of_gaps(gaps: Array, *, max_iter: int, tol: float, name: str) -> None:
-    """Warn of codes that were not found to tol; `name` is the parameter that weighs the penalty."""
-    if bool(namespace_of(gaps).any(gaps > tol)):
-        warnings.warn(
-            f"the codes of some rows did not reach a relative duality gap of tol={tol:g} in "
-            f"transform_max_iter={max_iter} iterations; raise transform_max_iter, tol or {name}",
-            ConvergenceWarning,
-            stacklevel=3,
+    # The responses of every atom that was chosen, and the Cholesky factor of those atoms.
+    @working_memory(
+        lambda self, row, D, *_: (
+            (row.n_features + (self.n_nonzero + 10) * D.shape[0] + self.n_nonzero**2) * row.itemsize
         )
-
-
-def _omp(
-    X: Array, D: Array, G: Array, inverse: Array, *, n_nonzero: int, split_signs: bool
-) -> Array:
-    S = code.omp(X, D, G, inverse, n_nonzero=n_nonzero)
-    return code.split_signs(S) if split_signs else S
+    )
+    def encode(self, X: Array, D: Array, G: Array, inverse: Array) -> Array:
+        """Return the codes of one block; see the base class."""
+        S = code.omp(X, D, G, inverse, n_nonzero=self.n_nonzero)
+        return code.split_signs(S) if self.split_signs else S

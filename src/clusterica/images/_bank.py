@@ -1,29 +1,42 @@
-"""A bank of filters: what is learned from patches, ``x -> normalise -> whiten -> D``."""
+"""A bank of filters D, learned from patches: ``x -> normalise -> whiten -> D``, and how well it fits them."""
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import get_tags
 
-from clusterica.arrays import Array, namespace_of, to_host, to_like
-from clusterica.cluster import GainShapeKMeans, cluster_sizes, near_empty, with_n_centers
-from clusterica.ica.learned import learned_vectors
+from clusterica.arrays import (
+    Array,
+    Place,
+    as_rows,
+    map_reduce,
+    namespace_of,
+    to_host,
+    to_like,
+    warn_user,
+    working_memory,
+)
+from clusterica.cluster import (
+    GainShapeKMeans,
+    cluster_sizes,
+    learned_vectors,
+    near_empty,
+    with_n_centers,
+)
 from clusterica.images._sampling import Sample
 from clusterica.ops.code import split_signs
-from clusterica.ops.linalg import row_energies, unit_rows
+from clusterica.ops.linalg import project, row_energies, unit_rows
+from clusterica.ops.normalize import normalize_contrast
 from clusterica.optim import Progress
 from clusterica.preprocessing import ContrastNormalizer, Whitener
 
 LEARNERS = ("spherical-k-means", "patches")
-
-_MANY = 0.1
-_FEW_PATCHES = 50  # for each filter
-_MANY_FEATURES = 500
 
 
 class LearnerEncoder(BaseEstimator):
@@ -75,12 +88,12 @@ class Bank:
         """Whether patches are encoded by the learner itself, and not with the filters."""
         return isinstance(self.encoder, LearnerEncoder)
 
-    def code_bytes(self) -> int:
-        """Return the working memory that the encoder takes for each patch, in float32."""
-        # Of a learner's transform nothing is known: room for three arrays of codes.
-        if self.by_learner:
-            return 12 * self.n_codes
-        return self.encoder.row_bytes(*self.filters.shape, 4)
+    @property
+    def is_plain(self) -> bool:
+        """Whether the steps before the encoder are those of this library, or left out."""
+        return type(self.normalizer) in (ContrastNormalizer, type(None)) and type(
+            self.whitener
+        ) in (Whitener, type(None))
 
 
 def default_eps(patch_size: int) -> float:
@@ -111,6 +124,7 @@ def make_learner(
             )
         if learner == "patches":
             return None
+        # The labels of the patches are not needed: they would cost one more pass.
         learner = GainShapeKMeans(max_iter=20, compute_labels=False)
     if isinstance(learner, type) or not hasattr(learner, "fit"):
         raise TypeError(f"learner={learner!r} must be one of {LEARNERS}, or an estimator with fit")
@@ -179,6 +193,7 @@ def learn_bank(
     if isinstance(encoder, LearnerEncoder):
         filters = learned_filters(learner, rows, required=False)
         encoder = encoder.with_learner(learner)
+        # A transform need not say how many codes it gives: a look at two rows tells.
         n_codes = encoder.encode(rows[:2, :]).shape[1]
     else:
         filters = learned_filters(learner, rows, required=True)
@@ -214,6 +229,7 @@ def in_pixels(bank: Bank, *, patterns: bool) -> Array:
 def apply_step(step: Any, rows: Array) -> Array:
     """Return the rows transformed by a fitted estimator, as float32 and where the rows are."""
     values = step.transform(_for(step, rows))
+    # Estimators of other libraries may return float64, data frames, or arrays in host memory.
     if type(values) is type(rows) and values.dtype == rows.dtype:
         return values
     return to_like(np.asarray(to_host(values), dtype=np.float32), rows)
@@ -233,6 +249,52 @@ def _is(value: Any, name: str) -> bool:
     return isinstance(value, str) and value == name
 
 
+def stages(bank: Bank, place: Place) -> list[tuple[str, Callable[[Array], Array]]]:
+    """Return what is done to rows of pixels before they are encoded: names and functions of a block."""
+    steps: list[tuple[str, Callable[[Array], Array]]] = []
+    # Our own steps are functions of a block, without the validation that an estimator repeats for each.
+    if type(bank.normalizer) is ContrastNormalizer:
+        steps.append(("normalized", partial(normalize_contrast, eps=bank.normalizer.eps_)))
+    elif bank.normalizer is not None:
+        steps.append(("normalized", partial(apply_step, bank.normalizer)))
+    if type(bank.whitener) is Whitener:
+        T, mean = (place.put(to_host(a)) for a in (bank.whitener.whitening_, bank.whitener.mean_))
+        steps.append(("whitened", partial(project, B=T, mean=mean)))
+    elif bank.whitener is not None:
+        steps.append(("whitened", partial(apply_step, bank.whitener)))
+    return steps
+
+
+class Unexplained(NamedTuple):
+    """Sums over rows of what is left of their squared length, and of all of it."""
+
+    left: Array
+    total: Array
+
+
+def unexplained(patches: Array, bank: Bank) -> Unexplained:
+    """Return ``sum_i min over j, s of |x_i - s d_j|^2`` and ``sum_i |x_i|^2`` of whitened patches."""
+    if bank.filters is None:
+        raise ValueError(
+            f"{type(bank.learner).__name__} has no filters to reconstruct patches from; use the score of "
+            "the learner itself"
+        )
+    place = Place.of_work(Place(patches))
+    rows = place.put(patches)
+    for _, step in stages(bank, place):
+        rows = step(rows)
+    D = unit_rows(np.asarray(to_host(bank.filters), np.float32))
+    total: Unexplained = map_reduce(_unexplained, as_rows(rows), D)
+    return total
+
+
+@working_memory(lambda row, D: 3 * row.itemsize * D.shape[0])
+def _unexplained(X: Array, D: Array) -> Unexplained:
+    xp = namespace_of(X)
+    best, total = xp.max((X @ D.T) ** 2, axis=1), row_energies(X)
+    return Unexplained(xp.sum(xp.clip(total - best, min=0)), xp.sum(total))
+
+
 def _some_rows(rows: Array, n: int, rng: np.random.Generator) -> Array:
     """Return n random rows, at unit length; rows of zeros, which have no direction, come last."""
     order = rng.permutation(rows.shape[0])
@@ -244,11 +306,9 @@ def _some_rows(rows: Array, n: int, rng: np.random.Generator) -> Array:
 def _warn_if_constant(rows: Array) -> None:
     xp = namespace_of(rows)
     if not bool(xp.any(xp.max(rows, axis=1) != xp.min(rows, axis=1))):
-        warnings.warn(
+        warn_user(
             "all patches are of one colour, so that there is nothing to learn; check that the images are "
-            "not blank",
-            UserWarning,
-            stacklevel=5,
+            "not blank"
         )
 
 
@@ -259,15 +319,15 @@ def _warn_if_near_empty(learner: Any, rows: Array) -> None:
         return
     (n, d), k = rows.shape, len(sizes)
     n_small = int(near_empty(sizes).sum())
-    if n_small <= _MANY * k:
+    if n_small <= 0.1 * k:  # a few are normal, and do no harm
         return
     causes = ["the epsilon of the whitening or of the normalisation is too small or too large"]
-    if d > _MANY_FEATURES:
+    # More than 12 x 12 colour pixels, or fewer than 50 patches a filter: rules of thumb. The paper advises
+    # patches of 6 or 8 pixels, and 500,000 of them and more.
+    if d > 500:
         causes.insert(0, f"patches of {d} numbers are too large for clusters; lower patch_size")
-    if n < _FEW_PATCHES * k:
+    if n < 50 * k:
         causes.insert(0, f"{n} patches are too few for {k} filters; raise n_patches")
-    warnings.warn(
-        f"{n_small} of {k} clusters are near-empty; the likely cause first: {'; or '.join(causes)}",
-        UserWarning,
-        stacklevel=5,
+    warn_user(
+        f"{n_small} of {k} clusters are near-empty; the likely cause first: {'; or '.join(causes)}"
     )

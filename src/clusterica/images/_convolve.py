@@ -1,36 +1,64 @@
-"""Features of blocks of images: ``pool(encode(whiten(normalise(all patches))))``, in bounded memory.
+"""Features of images: ``pool(encode(whiten(normalise(all patches))))``, block by block in bounded memory.
 
-`Staged` is the text of the computation, for every library, encoder and learner. `Fused` is its compiled
-twin for NumPy blocks and the encoders that have a compiled form, `Rectified` one with fewer passes over
-memory for soft thresholds on a device.
+A coder computes the features of a block. `Staged` is the reference, for every library, encoder and learner.
+`Fused` is compiled, for NumPy blocks and the encoders that have a compiled form. `Rectified` passes over
+memory fewer times, for soft thresholds on a device. `encode_images` applies the coders to all blocks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from itertools import starmap
+from math import ceil
+from typing import NamedTuple
 
 import numpy as np
 
-from clusterica.arrays import Array, Place, namespace_of, to_host
-from clusterica.images._bank import Bank, apply_step
+from clusterica.arrays import (
+    Array,
+    Place,
+    Row,
+    active_config,
+    in_order,
+    is_cpu_tensor,
+    namespace_of,
+    row_bytes_of,
+    to_host,
+    working_memory,
+)
+from clusterica.images._bank import Bank, stages
+from clusterica.images._sampling import Box
+from clusterica.images._source import Block, Images, Part
 from clusterica.ops.code import center
 from clusterica.ops.cpu.encode import Code, Filters, pooled_codes
-from clusterica.ops.linalg import project, row_energies
-from clusterica.ops.normalize import normalize_contrast
-from clusterica.ops.patch import extract_patches, n_places
-from clusterica.ops.pool import Cell, CellPooling, finish_cells, reduce_cells
-from clusterica.preprocessing import ContrastNormalizer, Whitener
+from clusterica.ops.linalg import row_energies
+from clusterica.ops.patch import (
+    Cell,
+    CellPooling,
+    Grid,
+    extract_patches,
+    finish_cells,
+    grid_cells,
+    n_places,
+    reduce_cells,
+)
 
 
 @dataclass(frozen=True)
 class Shape:
-    """How patches are cut and pooled."""
+    """How patches are cut and pooled: over the cells of the grids, in each region of an image."""
 
     patch_size: int
     stride: int
     pooling: CellPooling
+    regions: Grid
+    grids: tuple[Grid, ...]
+
+    @property
+    def n_cells(self) -> int:
+        """Number of cells of a region."""
+        return sum(down * across for down, across in self.grids)
 
     def places(self, height: int, width: int) -> tuple[int, int]:
         """Return the rows and columns of places of patches in an image."""
@@ -39,27 +67,44 @@ class Shape:
         )
         return down, across
 
+    def box(self, region: int, height: int, width: int) -> Box:
+        """Return the pixels of the patches of a region of an image."""
+        cell = grid_cells(self.places(height, width), [self.regions])[region]
+        p, s = self.patch_size, self.stride
+        down, across = (cell.bottom - cell.top - 1) * s + p, (cell.right - cell.left - 1) * s + p
+        return Box(cell.top * s, cell.left * s, down, across)
 
-def encode_function(bank: Bank, place: Place) -> Callable[[Array], Array]:
-    """Return the function from a block of whitened rows to their codes."""
-    D = None if bank.filters is None else np.asarray(to_host(bank.filters), np.float32)
-    prepared = [place.put(values) for values in bank.encoder.prepare(D)]
-    return lambda rows: bank.encoder.encode(rows, *prepared)
+
+class Encoded(NamedTuple):
+    """Codes or features, and the number of patches whose codes did not converge."""
+
+    values: Array
+    n_not_converged: int
 
 
-def stages(bank: Bank, place: Place) -> list[tuple[str, Callable[[Array], Array]]]:
-    """Return what is done to rows of pixels before they are encoded: names and functions of a block."""
-    steps: list[tuple[str, Callable[[Array], Array]]] = []
-    if type(bank.normalizer) is ContrastNormalizer:
-        steps.append(("normalized", partial(normalize_contrast, eps=bank.normalizer.eps_)))
-    elif bank.normalizer is not None:
-        steps.append(("normalized", partial(apply_step, bank.normalizer)))
-    if type(bank.whitener) is Whitener:
-        T, mean = (place.put(to_host(a)) for a in (bank.whitener.whitening_, bank.whitener.mean_))
-        steps.append(("whitened", partial(project, B=T, mean=mean)))
-    elif bank.whitener is not None:
-        steps.append(("whitened", partial(apply_step, bank.whitener)))
-    return steps
+class PatchEncoder:
+    """The encoder of a bank with its filters, where the blocks are worked on."""
+
+    def __init__(self, bank: Bank, place: Place) -> None:
+        D = None if bank.filters is None else np.asarray(to_host(bank.filters), np.float32)
+        self._encoder = bank.encoder
+        self._prepared = tuple(place.put(values) for values in bank.encoder.prepare(D))
+        n_features = None if bank.filters is None else int(bank.filters.shape[1])
+        self._n_features, self._n_codes = n_features, bank.n_codes
+
+    def row_bytes(self, row: Row) -> int:
+        """Return the working memory for each patch; three arrays of codes for an encoder that says less."""
+        row = row if self._n_features is None else row._replace(n_features=self._n_features)
+        stated = row_bytes_of(self._encoder.encode, row, self._prepared)
+        return max(stated, 3 * row.itemsize * self._n_codes)
+
+    def __call__(self, rows: Array) -> Encoded:
+        """Return the codes of a block of whitened rows."""
+        # An encoder that the user wrote need not count.
+        if not hasattr(self._encoder, "encode_and_count"):
+            return Encoded(self._encoder.encode(rows, *self._prepared), 0)
+        codes, counts = self._encoder.encode_and_count(rows, *self._prepared)
+        return Encoded(codes, 0 if counts is None else int(counts[0]))
 
 
 class Staged:
@@ -67,34 +112,39 @@ class Staged:
 
     def __init__(self, bank: Bank, place: Place, shape: Shape) -> None:
         self._steps = [step for _, step in stages(bank, place)]
-        self._encode = encode_function(bank, place)
-        self._shape, self._code_bytes = shape, bank.code_bytes()
+        self._encode = PatchEncoder(bank, place)
+        self._shape, self._n_codes = shape, bank.n_codes
         # Estimators have threads of their own.
-        self.threaded = not bank.by_learner and is_plain(bank)
+        self.threaded = not bank.by_learner and bank.is_plain
 
-    def row_bytes(self, n_features: int, n_codes: int) -> int:
-        """Return the working memory for each patch."""
-        return 16 * n_features + 4 * n_codes + self._code_bytes
-
-    def __call__(self, images: Array, cells: Sequence[Cell], band: int) -> Array:
+    # The patches four times: as they are, and twice and the result in a step.
+    @working_memory(
+        lambda self, row: (
+            (4 * row.n_features + self._n_codes) * row.itemsize + self._encode.row_bytes(row)
+        )
+    )
+    def features(self, images: Array, cells: Sequence[Cell], band: int) -> Encoded:
         """Return the features of a block of images, a band of so many rows of patches after the other."""
         p, s, n_down = self._shape.patch_size, self._shape.stride, max(c.bottom for c in cells)
         reduced: list[Array] | None = None
+        failed = 0
         for top in range(0, n_down, band):
             bottom = min(top + band, n_down)
             lines = images[:, top * s : (bottom - 1) * s + p, :, :]
-            codes = self._codes(extract_patches(lines, patch_size=p, stride=s))
+            codes, n = self._codes(extract_patches(lines, patch_size=p, stride=s))
+            failed += n
             reduced = reduce_cells(
                 codes, cells, pooling=self._shape.pooling, first_row=top, so_far=reduced
             )
-        return finish_cells(reduced or [], cells, pooling=self._shape.pooling)
+        return Encoded(finish_cells(reduced or [], cells, pooling=self._shape.pooling), failed)
 
-    def _codes(self, patches: Array) -> Array:
+    def _codes(self, patches: Array) -> Encoded:
         xp = namespace_of(patches)
         rows = xp.reshape(patches, (-1, patches.shape[3]))
         for step in self._steps:
             rows = step(rows)
-        return xp.reshape(self._encode(rows), (*patches.shape[:3], -1))
+        codes, failed = self._encode(rows)
+        return Encoded(xp.reshape(codes, (*patches.shape[:3], -1)), failed)
 
 
 class Rectified:
@@ -114,12 +164,11 @@ class Rectified:
         self._normalize = [step for name, step in stages(bank, place) if name == "normalized"]
         self._two_sided, self._shape = code is Code.BOTH_SIGNS, shape
 
-    def row_bytes(self, n_features: int, n_codes: int) -> int:
-        """Return the working memory for each patch: pixels three times, responses and the larger of two."""
-        n_filters = int(self._F.shape[0])
-        return 12 * n_features + 8 * n_filters
-
-    def __call__(self, images: Array, cells: Sequence[Cell], band: int) -> Array:
+    # The pixels three times, the responses, and a clipped copy of them.
+    @working_memory(
+        lambda self, row: (3 * row.n_features + 2 * int(self._F.shape[0])) * row.itemsize
+    )
+    def features(self, images: Array, cells: Sequence[Cell], band: int) -> Encoded:
         """Return the features of a block of images, a band of so many rows of patches after the other."""
         p, s, n_down = self._shape.patch_size, self._shape.stride, max(c.bottom for c in cells)
         sides: list[list[Array] | None] = [None, None]
@@ -133,7 +182,7 @@ class Rectified:
                 sides[1] = self._summed(xp.clip(S, max=self._lower), cells, top, sides[1])
         per_cell = zip(cells, sides[0] or [], sides[1] or [None] * len(cells), strict=True)
         sums = [self._codes(*args) for args in per_cell]
-        return finish_cells(sums, cells, pooling=self._shape.pooling)
+        return Encoded(finish_cells(sums, cells, pooling=self._shape.pooling), 0)
 
     def _responses(self, patches: Array) -> Array:
         xp = namespace_of(patches)
@@ -165,13 +214,10 @@ class Fused:
         self._eps = None if bank.normalizer is None else bank.normalizer.eps_
         self._code, self._alpha, self._shape = code, alpha, shape
 
-    def row_bytes(self, n_features: int, n_codes: int) -> int:
-        """Return the working memory for each patch: none but that of the tiles."""
-        return 0
-
-    def __call__(self, images: np.ndarray, cells: Sequence[Cell], band: int) -> np.ndarray:
-        """Return the features of a block of images; tiles take the place of bands."""
-        return pooled_codes(
+    @working_memory(lambda self, row: 0)  # a tile for each thread, whatever the number of patches
+    def features(self, images: np.ndarray, cells: Sequence[Cell], band: int) -> Encoded:
+        """Return the features of a block of images; the compiled code has tiles in place of bands."""
+        values = pooled_codes(
             images,
             self._filters,
             cells,
@@ -182,6 +228,7 @@ class Fused:
             alpha=self._alpha,
             pooling=self._shape.pooling,
         )
+        return Encoded(values, 0)
 
 
 Coder = Staged | Rectified | Fused
@@ -191,7 +238,7 @@ def make_coder(bank: Bank, place: Place, shape: Shape) -> Coder:
     """Return the compiled coder where there is one for these steps and this data, else the staged one."""
     # An encoder of the user's own need not have a compiled form.
     fused = bank.encoder.compiled_form() if hasattr(bank.encoder, "compiled_form") else None
-    if fused is None or not is_plain(bank):
+    if fused is None or not bank.is_plain:
         return Staged(bank, place, shape)
     code, alpha = fused
     if place.is_numpy:
@@ -202,16 +249,9 @@ def make_coder(bank: Bank, place: Place, shape: Shape) -> Coder:
     return Staged(bank, place, shape)
 
 
-def is_plain(bank: Bank) -> bool:
-    """Return whether the steps before the encoder are those of this library, or left out."""
-    return type(bank.normalizer) in (ContrastNormalizer, type(None)) and type(bank.whitener) in (
-        Whitener,
-        type(None),
-    )
-
-
 def fused_filters(bank: Bank, code: Code) -> Filters:
     """Return what is applied to normalised patches: D T x - D T m, with distances on whitened ones."""
+    # In float64: products of filters and whitening are computed once, and rounded once.
     D = np.asarray(to_host(bank.filters), np.float64)
     d = D.shape[1]
     T = np.eye(d) if bank.whitener is None else np.asarray(to_host(bank.whitener.whitening_), float)
@@ -220,7 +260,98 @@ def fused_filters(bank: Bank, code: Code) -> Filters:
     if code.couples_filters:  # by distances, which do not change if a point is taken from all
         D, point = center(D)
         shift = shift + point
-    if code is Code.TRIANGLE:
+    if (
+        code is Code.TRIANGLE
+    ):  # its distances need |T x|, so that whitening can't be part of the filters
         return Filters(D, row_energies(D), T, shift)
     bias = D @ shift
     return Filters(D @ T, bias + row_energies(D) / 2 if code is Code.ONE_HOT else bias)
+
+
+# --- All blocks -------------------------------------------------------------------------------------
+
+
+class Plan(NamedTuple):
+    """Images of a block, and rows of patches that are worked on at once."""
+
+    n_images: int
+    band: int
+
+
+def encode_images(
+    images: Images, coders: Sequence[Coder], shape: Shape, n_codes: Sequence[int]
+) -> Encoded:
+    """Return the features of all images, float32, in the library and on the device of the images.
+
+    Parameters
+    ----------
+    images : Images
+    coders : sequence of Staged, Rectified or Fused
+        One for every region.
+    shape : Shape
+    n_codes : sequence of int
+        Number of codes of a patch, for every region.
+
+    Returns
+    -------
+    Encoded
+        Features of shape (n_images, sum(n_codes) * shape.n_cells), region by region, and cell by cell within
+        a region; and the number of patches whose codes did not converge.
+    """
+    threaded = images.place.is_numpy and all(coder.threaded for coder in coders)
+    threads = active_config().n_threads if threaded else 1
+    ends = shape.n_cells * np.cumsum([0, *n_codes])
+    like = images.home.like
+    if isinstance(like, np.ndarray) or is_cpu_tensor(like):
+        features: Array = np.empty((images.n_images, int(ends[-1])), np.float32)
+    else:  # the features are on a device if the images are
+        xp = namespace_of(like)
+        size = (images.n_images, int(ends[-1]))
+        features = xp.empty(size, dtype=xp.float32, device=like.device)
+    n_features = shape.patch_size**2 * images.n_channels
+    row = Row(n_features, 4, 4 * n_features, images.place.is_numpy)
+    row_bytes = max(row_bytes_of(coder.features, row, ()) for coder in coders)
+    plans = {
+        part.start: _plan(images, part, shape, row_bytes, int(ends[-1]), threads)
+        for part in images.parts
+    }
+
+    def run(block: Block) -> int:
+        pixels, (height, width, _) = block.load(), block.part.shape
+        band, failed = plans[block.part.start].band, 0
+        for r, coder in enumerate(coders):
+            top, left, down, across = shape.box(r, height, width)
+            inside = pixels[:, top : top + down, left : left + across, :]
+            cells = grid_cells(shape.places(down, across), shape.grids)
+            values, n = coder.features(inside, cells, band)
+            failed += n
+            values = to_host(values) if isinstance(features, np.ndarray) else values
+            features[block.start : block.stop, int(ends[r]) : int(ends[r + 1])] = values
+        return failed
+
+    tasks = ((block,) for block in images.blocks(lambda part: plans[part.start].n_images))
+    # Without threads of our own, those of BLAS share the work.
+    failed = sum(in_order(run, tasks) if threaded else starmap(run, tasks))
+    return Encoded(images.home.put(features), failed)
+
+
+def _plan(
+    images: Images, part: Part, shape: Shape, row_bytes: int, n_columns: int, threads: int
+) -> Plan:
+    """Return blocks that fit the memory budget, and that divide well among the threads."""
+    height, width, channels = part.shape
+    down, across = shape.places(height, width)
+    # One block waits while the threads work, as in the walk over rows; a device has one block at a time.
+    budget = images.place.memory // (threads + 1 if images.place.is_numpy else 1)
+    pixels = 4 * height * width * channels
+    image_bytes = pixels + 4 * n_columns + down * across * row_bytes
+    most = budget // image_bytes
+    if most == 0:  # an image at a time, and of that a band of rows of patches
+        band = max(1, (budget - pixels) // max(1, across * row_bytes))
+        return Plan(1, min(down, band))
+    if images.place.is_numpy:
+        # Four blocks for each thread, so that threads of uneven speed end together; but under 4096 patches
+        # a block costs more to hand out than to compute.
+        even = ceil(images.n_images / (4 * threads))
+        most = min(most, max(even, ceil(4096 / (down * across))))
+    return Plan(most, down)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
@@ -25,6 +24,7 @@ from clusterica.arrays import (
     check_model_device,
     fit_context,
     to_host,
+    warn_user,
 )
 from clusterica.encoders import make_encoder
 from clusterica.images._bank import (
@@ -35,17 +35,26 @@ from clusterica.images._bank import (
     learn_bank,
     make_learner,
     make_steps,
+    stages,
+    unexplained,
 )
-from clusterica.images._convolve import Shape, encode_function, make_coder, stages
+from clusterica.images._convolve import (
+    PatchEncoder,
+    Shape,
+    encode_images,
+    make_coder,
+)
 from clusterica.images._sampling import Box, Sample, draw
-from clusterica.images._score import unexplained
-from clusterica.images._source import Images, Part
-from clusterica.images._validation import check_grid, check_images, check_labels, warn_if_alpha
-from clusterica.images._walk import encode_images, make_regions, region_box
-from clusterica.ops.pool import CellPooling, Grid, grid_cells
-from clusterica.optim import Progress, fit_progress
-
-_SCORED = 10_000  # patches that score draws at most
+from clusterica.images._source import (
+    Images,
+    Part,
+    check_grid,
+    check_images,
+    check_labels,
+    warn_if_alpha,
+)
+from clusterica.ops.patch import CellPooling, Grid
+from clusterica.optim import fit_progress
 
 
 class ImageFeatures(
@@ -203,14 +212,27 @@ class ImageFeatures(
         encoder = self._make_encoder()
         images = self._checked(X, reset=True)
         labels = None if y is None else check_labels(y, images.n_images)
-        rng = as_generator(self.random_state)
-        n_regions = int(np.prod(self._region_grid()))
+        rng, shape = as_generator(self.random_state), self._shape()
+        n_regions = int(np.prod(shape.regions))
+        n_classes = None if labels is None else len(np.unique(labels))
         progress = fit_progress(self, n_regions, X=X, y=y)
-        banks = [self._learn(images, labels, i, rng, encoder, progress) for i in range(n_regions)]
+        banks = [
+            learn_bank(
+                self._draw(images, self.n_patches, region, rng),
+                labels,
+                steps=make_steps(self.normalizer, self.whitener, self.patch_size),
+                learner=make_learner(self.learner, self.n_filters, rng, n_classes=n_classes),
+                n_filters=self.n_filters,
+                encoder=encoder,
+                rng=rng,
+                progress=progress,
+            )
+            for region in range(n_regions)
+        ]
         self.normalizer_ = _one_or_all([bank.normalizer for bank in banks])
         self.whitener_ = _one_or_all([bank.whitener for bank in banks])
         self.learner_ = _one_or_all([bank.learner for bank in banks])
-        self.__dict__.pop("filters_", None)
+        self.__dict__.pop("filters_", None)  # of an earlier fit, with another learner
         if all(bank.filters is not None for bank in banks):
             self.filters_ = _one_or_all([bank.filters for bank in banks])
         self.encoder_ = encoder
@@ -218,7 +240,7 @@ class ImageFeatures(
         self.n_channels_in_ = images.n_channels
         self.largest_pixel_ = images.largest_pixel()
         self.n_codes_ = [bank.n_codes for bank in banks]
-        self.n_features_out_ = sum(self.n_codes_) * self._n_cells()
+        self.n_features_out_ = sum(self.n_codes_) * shape.n_cells
         progress.end()
         return self
 
@@ -237,11 +259,19 @@ class ImageFeatures(
         """
         check_is_fitted(self, "n_features_out_")
         images = self._checked(X, reset=False)
-        self._warn_of_range(images.largest_pixel())
+        largest, known = images.largest_pixel(), self.largest_pixel_
+        low, high = sorted((largest, known))
+        if 0 < low <= 1 and high > 2:  # values up to 1 in the one, and up to 255 in the other
+            warn_user(
+                f"the images have values up to {largest:.3g}, and those in fit had up to {known:.3g}; give "
+                "both in the same range, such as bytes in 0..255"
+            )
         shape = self._shape()
         coders = [make_coder(bank, images.place, shape) for bank in self._banks()]
-        regions = make_regions(coders, self._region_grid(), self._grids(), shape)
-        return encode_images(images, regions, shape, self.n_codes_, self._n_cells())
+        features, n_failed = encode_images(images, coders, shape, self.n_codes_)
+        if n_failed:
+            self.encoder_.warn_not_converged(n_failed)
+        return features
 
     def score(self, X: Any, y: Any = None) -> float:
         r"""Return minus the relative error with which single filters reconstruct whitened patches.
@@ -263,7 +293,8 @@ class ImageFeatures(
         """
         check_is_fitted(self, "n_features_out_")
         images = self._checked(X, reset=False)
-        rng, n = as_generator(self.random_state), min(self.n_patches, _SCORED)
+        rng, n = as_generator(self.random_state), min(self.n_patches, 10_000)  # as documented
+        # Sums of all regions, not a mean of ratios: a region with little contrast counts little.
         parts = [
             unexplained(self._draw(images, n, i, rng).patches, bank)
             for i, bank in enumerate(self._banks())
@@ -294,13 +325,16 @@ class ImageFeatures(
                 f"patches have shape {tuple(patches.shape)}; they must be rows of {d} numbers, as "
                 "sample_patches gives them"
             )
+        # The work is done where the configuration asks for it; results go back to where the patches are.
         home = Place(patches)
         place = Place.of_work(home)
         rows = place.put(np.asarray(to_host(patches), np.float32))
         found = {"raw": rows}
         for name, step in stages(bank, place):
             rows = found[name] = step(rows)
-        found["codes"] = encode_function(bank, place)(rows)
+        found["codes"], n_failed = PatchEncoder(bank, place)(rows)
+        if n_failed:
+            self.encoder_.warn_not_converged(n_failed)
         return {name: home.put(values) for name, values in found.items()}
 
     @property
@@ -327,42 +361,18 @@ class ImageFeatures(
             return LearnerEncoder(both_signs=OWN_CODES[self.encoder])
         return make_encoder(clone(self.encoder, safe=False))
 
-    def _learn(
-        self,
-        images: Images,
-        labels: np.ndarray | None,
-        region: int,
-        rng: np.random.Generator,
-        encoder: Any,
-        progress: Progress,
-    ) -> Bank:
-        return learn_bank(
-            self._draw(images, self.n_patches, region, rng),
-            labels,
-            steps=make_steps(self.normalizer, self.whitener, self.patch_size),
-            learner=make_learner(
-                self.learner,
-                self.n_filters,
-                rng,
-                n_classes=None if labels is None else len(np.unique(labels)),
-            ),
-            n_filters=self.n_filters,
-            encoder=encoder,
-            rng=rng,
-            progress=progress,
-        )
-
     def _draw(self, images: Images, n: int, region: int, rng: np.random.Generator) -> Sample:
         """Draw patches of a region."""
+        shape = self._shape()
 
         def box(part: Part) -> Box:
-            shape = self._shape()
-            cells = grid_cells(shape.places(*part.shape[:2]), [self._region_grid()])
-            return region_box(cells[region], shape)
+            height, width, _ = part.shape
+            # All of an image, not only what patches at a stride reach, where it is one region.
+            if shape.regions == (1, 1):
+                return Box(0, 0, height, width)
+            return shape.box(region, height, width)
 
-        # All of an image, not only what patches at a stride reach, where it is one region.
-        whole = self._region_grid() == (1, 1)
-        return draw(images, n, patch_size=self.patch_size, rng=rng, box=None if whole else box)
+        return draw(images, n, patch_size=self.patch_size, rng=rng, box=box)
 
     def _banks(self) -> list[Bank]:
         """Return the fitted steps of every region."""
@@ -374,34 +384,24 @@ class ImageFeatures(
         steps = (self.normalizer_, self.whitener_, self.learner_, filters, self.encoder_)
         banks = [Bank(*parts) for parts in zip(*map(each, steps), self.n_codes_, strict=True)]
         for bank in banks:
+            # The fitted encoder_ is one for all regions, without a learner; each region has its own.
             if bank.by_learner:
                 bank.encoder = bank.encoder.with_learner(bank.learner)
         return banks
 
-    def _warn_of_range(self, largest: float) -> None:
-        """Warn if images have values up to 1 and those of fit had up to 255, or the other way round."""
-        known = self.largest_pixel_
-        low, high = sorted((largest, known))
-        if 0 < low <= 1 and high > 2:
-            warnings.warn(
-                f"the images have values up to {largest:.3g}, and those in fit had up to {known:.3g}; give "
-                "both in the same range, such as bytes in 0..255",
-                UserWarning,
-                stacklevel=4,
-            )
-
     def _checked(self, X: Any, *, reset: bool) -> Images:
         """Validate images, and that every cell of every region gets a patch."""
-        regions, grids = self._region_grid(), self._grids()
+        shape = self._shape()
         images = check_images(
             X,
             patch_size=self.patch_size,
             caller=type(self).__name__,
             n_channels=None if reset else self.n_channels_in_,
         )
-        need = [regions[axis] * max(grid[axis] for grid in grids) for axis in (0, 1)]
+        # Places of patches that an image must have, down and across, for no cell to be empty.
+        need = [shape.regions[axis] * max(grid[axis] for grid in shape.grids) for axis in (0, 1)]
         for part in images.parts:
-            places = self._shape().places(*part.shape[:2])
+            places = shape.places(*part.shape[:2])
             if places[0] < need[0] or places[1] < need[1]:
                 raise ValueError(
                     f"image {part.start} has {places[0]} x {places[1]} places for patches, fewer than the "
@@ -415,17 +415,15 @@ class ImageFeatures(
         return images
 
     def _shape(self) -> Shape:
-        return Shape(self.patch_size, self.stride, CellPooling[self.pooling.upper()])
-
-    def _region_grid(self) -> Grid:
-        return check_grid("regions", self.regions)
-
-    def _grids(self) -> list[Grid]:
+        """Return how patches are cut and pooled; the two grids are checked."""
         several = len(self.grid) > 0 and all(isinstance(grid, tuple | list) for grid in self.grid)
-        return [check_grid("grid", grid) for grid in (self.grid if several else [self.grid])]
-
-    def _n_cells(self) -> int:
-        return sum(down * across for down, across in self._grids())
+        return Shape(
+            self.patch_size,
+            self.stride,
+            CellPooling[self.pooling.upper()],
+            regions=check_grid("regions", self.regions),
+            grids=tuple(check_grid("grid", g) for g in (self.grid if several else [self.grid])),
+        )
 
     @property
     def _n_features_out(self) -> int:
@@ -433,6 +431,7 @@ class ImageFeatures(
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
+        # scikit-learn then skips its checks with tables, which the tests replace by checks with images.
         tags.input_tags.two_d_array = False
         tags.input_tags.three_d_array = True
         tags.transformer_tags.preserves_dtype = ["float32"]

@@ -9,11 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from clusterica.arrays import Array, as_generator, get_config, namespace_of, to_like
-from clusterica.images._source import Images, Part
-from clusterica.images._validation import check_images
+from clusterica.images._source import Images, Part, check_images
 from clusterica.ops.patch import n_places, take_patches
 
-_AT_ONCE = 2**14  # patches that are cut together; their indices take 8 bytes a number
+_AT_ONCE = 2**14  # patches that are cut together; the index of each of their pixels takes 8 bytes
 
 
 class Box(NamedTuple):
@@ -84,11 +83,15 @@ def draw(
 ) -> Sample:
     """Draw patches from the boxes of all images, in the library and on the device of the images."""
     boxes = [Box(0, 0, *part.shape[:2]) if box is None else box(part) for part in images.parts]
-    per_image = [_n_places(b, patch_size) for b in boxes]
+    per_image = [
+        n_places(b.height, patch_size=patch_size) * n_places(b.width, patch_size=patch_size)
+        for b in boxes
+    ]
     sizes = [part.n_images * n for part, n in zip(images.parts, per_image, strict=True)]
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     total = int(offsets[-1])
     n = min(int(n_patches), total)
+    # One place from each of n equal shares: no patch comes twice, and the images are read in order.
     shares = np.arange(n + 1) * total // n
     picks = shares[:-1] + (rng.random(n) * np.diff(shares)).astype(np.int64)
     ends = np.searchsorted(picks, offsets)
@@ -103,11 +106,6 @@ def draw(
     rows = xp.take(xp.concat(patches, axis=0), to_like(order, patches[0]), axis=0)
     rows = images.home.put(xp.astype(rows, xp.float32, copy=False))
     return Sample(rows, np.concatenate(which)[order])
-
-
-def _n_places(box: Box, patch_size: int) -> int:
-    down, across = (n_places(n, patch_size=patch_size) for n in (box.height, box.width))
-    return down * across
 
 
 def _cut(

@@ -12,7 +12,7 @@ import array_api_extra as xpx
 import numpy as np
 import scipy.sparse as sp
 
-from clusterica.arrays import Array, is_host_array, namespace_of
+from clusterica.arrays import Array, Row, is_host_array, namespace_of, working_memory
 from clusterica.ops.cpu import assign as cpu
 from clusterica.ops.linalg import inverse_lengths, row_energies
 from clusterica.ops.rules import Assignment, LloydSums, Rule
@@ -25,6 +25,14 @@ class FitSums(NamedTuple):
     objective: Array
 
 
+def assign_bytes(row: Row, C: Array, shift: Array | None) -> int:
+    """Return the memory of an assignment: compiled code works in tiles, the reference makes all scores."""
+    if row.is_numpy:
+        return row.nbytes
+    return 2 * row.nbytes + 2 * int(C.shape[0]) * row.itemsize
+
+
+@working_memory(assign_bytes)
 def assign(X: Array, C: Array, shift: Array | None, *, rule: Rule) -> Assignment:
     """Assign every row of a block to its best centre.
 
@@ -43,6 +51,13 @@ def assign(X: Array, C: Array, shift: Array | None, *, rule: Rule) -> Assignment
     return _best(X if shift is None else X - shift, C, rule)
 
 
+@working_memory(assign_bytes)
+def best_labels(X: Array, C: Array, shift: Array | None, *, rule: Rule) -> Array:
+    """Return the label of every row of a block, shape (n_rows,); the parameters are those of `assign`."""
+    return assign(X, C, shift, rule=rule).labels
+
+
+@working_memory(assign_bytes)
 def lloyd_sums(
     X: Array, C: Array, shift: Array | None, weights: Array, *, rule: Rule
 ) -> tuple[Array, LloydSums]:
@@ -52,6 +67,7 @@ def lloyd_sums(
     return lloyd_sums_reference(X, C, shift, weights, rule=rule)
 
 
+@working_memory(assign_bytes)
 def fit_sums(
     X: Array, C: Array, shift: Array | None, weights: Array, *, rule: Rule
 ) -> tuple[Array, FitSums]:
@@ -75,6 +91,7 @@ def fit_sums(
     return labels, FitSums(counts, xp.sum(value * weights, dtype=xp.float64))
 
 
+@working_memory(lambda row, C, shift: 2 * (row.n_features + C.shape[0]) * row.itemsize)
 def row_losses(X: Array, C: Array, shift: Array | None, *, rule: Rule) -> Array:
     """Return what the best centre leaves of every row, shape (n_rows,); parameters as in `assign`.
 
@@ -152,21 +169,25 @@ def _segment_sum(X: Array, labels: Array, n_segments: int) -> Array:
     return xpx.one_hot(labels, n_segments, dtype=X.dtype, xp=xp).T @ X
 
 
+@working_memory(lambda row, C: 2 * C.shape[0] * row.itemsize)
 def scores(X: Array, C: Array) -> Array:
     """Return the inner products of all rows with all centres, shape (n_rows, n_centers)."""
     return np.asarray(X @ C.T) if is_host_array(X) else X @ C.T
 
 
+@working_memory(lambda row, C: 2 * C.shape[0] * row.itemsize)
 def cosines(X: Array, C: Array) -> Array:
     """Return the cosines of all rows with unit centres; 0 for a row of zeros."""
     return scores(X, C) * inverse_lengths(X)[:, None]
 
 
+@working_memory(lambda row, C, shift: 8 * (row.n_features + 4 * C.shape[0]))  # in float64
 def distances(X: Array, C: Array, shift: Array | None) -> Array:
     """Return the distances of all rows less the shift to all centres, shape (n_rows, n_centers)."""
     # In float64, as scikit-learn does: the difference of squares would leave float32 few digits.
     xp, dtype = namespace_of(C), C.dtype
     X, C = (X if shift is None else X - shift), xp.astype(C, xp.float64)
     X = X.astype(np.float64) if is_host_array(X) else xp.astype(X, xp.float64)
+    # Rounding may leave a tiny negative number, of which there is no root.
     squared = row_energies(X)[:, None] + row_energies(C)[None, :] - 2 * scores(X, C)
     return xp.astype(xp.sqrt(xp.clip(squared, min=0)), dtype)

@@ -18,10 +18,6 @@ from clusterica.ops.cpu import lasso as cpu_lasso
 from clusterica.ops.linalg import inverse_lengths, row_energies
 from clusterica.ops.rules import EUCLIDEAN
 
-_CHECK_EVERY = (
-    10  # steps of FISTA between two looks at the duality gap, which costs as much as a step
-)
-
 
 class LassoCodes(NamedTuple):
     """Codes, shape (n_rows, n_atoms), and the relative duality gap of every row, shape (n_rows,)."""
@@ -138,10 +134,11 @@ def lasso_reference(
     makes the convergence linear.
     """
     xp = namespace_of(X)
-    step = 1 / xp.where(curvature > 0, curvature, 1)
+    step = 1 / xp.where(curvature > 0, curvature, 1)  # a dictionary of zeros has no curvature
     B, energies = X @ D.T, row_energies(X)
     S = Y = xp.zeros_like(B)
     t = xp.ones_like(B[:, :1])
+    # Finished rows leave the batch; `where` remembers their places.
     where, done = xp.arange(X.shape[0], device=X.device), []
     for i in range(max_iter):
         V = Y + step * (B - Y @ G)
@@ -150,7 +147,8 @@ def lasso_reference(
         t = xp.where(uphill, 1.0, t)
         t_next = (1 + xp.sqrt(1 + 4 * t * t)) / 2
         Y, t = S + ((t - 1) / t_next) * (S - last), t_next
-        if (i + 1) % _CHECK_EVERY and i + 1 < max_iter:
+        # Every ten steps: a look at the duality gap costs as much as a step.
+        if (i + 1) % 10 and i + 1 < max_iter:
             continue
         gaps = duality_gaps(S, B, B - S @ G, energies, alpha)
         is_done = gaps <= tol if i + 1 < max_iter else xp.ones_like(gaps, dtype=xp.bool)
@@ -224,7 +222,7 @@ def omp_reference(X: Array, D: Array, G: Array, inverse: Array, *, n_nonzero: in
     Q = X @ D.T
     n, k = Q.shape
     rounding = cpu.ROUNDING * float(xp.finfo(Q.dtype).eps)
-    smallest = rounding * xp.max(xp.abs(Q), axis=1, keepdims=True)
+    smallest = rounding * xp.max(xp.abs(Q), axis=1, keepdims=True)  # less is left of a row: nothing
     V = xp.zeros((n, n_nonzero, k), dtype=Q.dtype, device=Q.device)
     L = xp.zeros((n, n_nonzero, n_nonzero), dtype=Q.dtype, device=Q.device)
     z = xp.zeros((n, n_nonzero), dtype=Q.dtype, device=Q.device)
@@ -251,6 +249,7 @@ def omp_reference(X: Array, D: Array, G: Array, inverse: Array, *, n_nonzero: in
 def _solve_transposed(L: Array, z: Array) -> Array:
     """Solve ``Lᵀ s = z`` with a lower triangular L for every row, from the last unknown to the first."""
     s = z
+    # By hand: the array API has no triangular solver, and L has only n_nonzero rows.
     for t in reversed(range(L.shape[1])):
         s[:, t] = s[:, t] / L[:, t, t]
         s[:, :t] = s[:, :t] - L[:, t, :t] * s[:, t : t + 1]

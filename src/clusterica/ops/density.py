@@ -12,14 +12,11 @@ from typing import NamedTuple
 import numpy as np
 from scipy import fft, optimize
 
-from clusterica.arrays import Array, is_host_array, namespace_of
+from clusterica.arrays import Array, is_host_array, namespace_of, working_memory
 
-# Cells whose width grows with the distance from a point: this many for each factor of e.
+# Cells whose width grows with the distance from a point: this many for each factor of e, so that a cell is
+# 1.6 % of its distance wide.
 _CELLS_PER_E = 64
-# What the FFT leaves where the density is zero, relative to its maximum; far below one row in 1e10.
-_ZERO = 1e-12
-# Noise of f̂ about its mean: variance f R / (n σ), with R the integral of the squared Gaussian.
-_ROUGHNESS = 1 / (2 * sqrt(pi))
 
 
 class Spread(NamedTuple):
@@ -36,6 +33,8 @@ def n_cells_of_spread(unit: float) -> int:
     return 2 * (int(reach * _CELLS_PER_E) + 2)
 
 
+# Numbers in float64 and integer indices, eight for each row.
+@working_memory(lambda row, about, unit: 64)
 def spread(X: Array, about: Array, unit: Array, weights: Array, *, n_cells: int) -> Spread:
     """Return how a block is spread about a point, in cells that grow with the distance from it.
 
@@ -62,6 +61,7 @@ class Nodes(NamedTuple):
     weight: Array
 
 
+@working_memory(lambda row, low, step: 64)
 def node_weights(X: Array, low: Array, step: Array, weights: Array, *, n_nodes: int) -> Nodes:
     """Share the weight of each row of a block between the two nodes beside it (linear binning).
 
@@ -101,6 +101,7 @@ def _sum_at(index: Array, values: Array, size: int) -> Array:
     return xp.take(sums, ends[1:]) - xp.take(sums, ends[:-1])
 
 
+@working_memory(lambda row, cuts: 12)
 def labels_between(X: Array, cuts: Array) -> Array:
     """Return how many of the rising cuts are at or below each row of a block, shape (n_rows,)."""
     xp = namespace_of(X)
@@ -157,7 +158,7 @@ def summarize(total: Spread, *, about: float, unit: float, tail: float) -> Summa
     )
 
 
-def spectrum_of(weights: np.ndarray) -> np.ndarray:
+def spectrum_of(weights: np.ndarray) -> Array:
     """Return the Fourier transform of weights on a grid, divided by their sum."""
     return fft.rfft(weights) / weights.sum()
 
@@ -178,8 +179,9 @@ def smoothed(spectrum: np.ndarray, step: float, sigma: float, n_nodes: int) -> n
     kept = spectrum[: n_nodes // 2 + 1]
     frequency = (2 * pi / length) * np.arange(len(kept))
     f = fft.irfft(kept * np.exp(-0.5 * (frequency * sigma) ** 2), n_nodes) * (n_nodes / length)
-    f[f < _ZERO * f.max()] = 0.0
-    return f
+    # What rounding in the FFT leaves where the density is zero; far below one row in 1e10.
+    f[f < 1e-12 * f.max()] = 0.0
+    return np.asarray(f)
 
 
 def sheather_jones(weights: np.ndarray, step: float, n: float, *, stages: int = 7) -> float | None:
@@ -215,7 +217,7 @@ def sheather_jones(weights: np.ndarray, step: float, n: float, *, stages: int = 
             norm = 0.5 * np.sum(k2[some] ** (j + 1) * squares[some] * np.exp(-k2[some] * t))
             odd = factorial(2 * j) / (2**j * factorial(j))  # 1 · 3 · 5 ··· (2j - 1)
             t = ((1 + 0.5 ** (j + 0.5)) / 3 * odd / (n * sqrt(pi / 2) * norm)) ** (2 / (3 + 2 * j))
-        return (3 / (1 + 2 * sqrt(2))) ** 0.4 * t
+        return float((3 / (1 + 2 * sqrt(2))) ** 0.4 * t)
 
     def excess(log_t: float) -> float:
         return log_t - log(improved(float(np.exp(log_t))))
@@ -295,7 +297,8 @@ def merges(t: Turns, shares: np.ndarray) -> Merge:
     return Merge(mode, t.heights[mode], t.heights[mode] - t.depths, share)
 
 
-def standard_errors(merge: Merge, n: float, sigma: float) -> np.ndarray:
+def standard_errors(merge: Merge, n: float, sigma: float) -> Array:
     """Return the persistence of each mode in standard errors of the estimated density."""
-    variance = (2 * merge.height - merge.persistence) * _ROUGHNESS / (n * sigma)
+    # The variance of f̂ is f R / (n σ), with R = 1 / (2 √π) the integral of the squared Gaussian.
+    variance = (2 * merge.height - merge.persistence) / (2 * sqrt(pi)) / (n * sigma)
     return merge.persistence / np.sqrt(variance)

@@ -7,9 +7,6 @@ import scipy.sparse as sp
 
 from clusterica.arrays import Array, namespace_of, working_memory
 
-_LARGE = 256  # rows of a square matrix from which inverses are faster than a decomposition
-_MOST_STEPS = 30
-
 
 def row_energies(X: Array) -> Array:
     """Return the squared length of every row, ``sum_f x_f^2``, shape (n_rows,)."""
@@ -69,7 +66,7 @@ def polar_factor(M: Array) -> Array:
 
     Among all C with ``C Cᵀ = I`` it maximises ``trace(C Mᵀ)``.
     """
-    if M.shape[0] == M.shape[1] >= _LARGE:
+    if M.shape[0] == M.shape[1] >= 256:  # from here on inverses are faster than a decomposition
         C = _newton_polar(M)
         if C is not None:
             return C
@@ -85,7 +82,7 @@ def _newton_polar(M: Array) -> Array | None:
     """
     xp = namespace_of(M)
     X, scaled = M, True
-    for _ in range(_MOST_STEPS):
+    for _ in range(30):  # about ten are enough; one that takes 30 does not converge
         try:
             Y = xp.linalg.inv(X).T
         except (ValueError, RuntimeError):  # of a singular matrix, by NumPy and by torch
@@ -96,7 +93,7 @@ def _newton_polar(M: Array) -> Array | None:
         X = new
         if moved < float(xp.finfo(M.dtype).eps) ** 0.5:  # the next step would move by its square
             return X
-        scaled = moved > 0.01
+        scaled = moved > 0.01  # near the end the factor is one
     return None
 
 

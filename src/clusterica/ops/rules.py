@@ -114,7 +114,7 @@ class Rule(ABC):
 
     def center_bias(self, C: Array) -> Array:
         """Return what is taken from every score of a centre, shape (n_centers,)."""
-        return row_energies(C) * 0
+        return row_energies(C) * 0  # zeros in the library, dtype and on the device of the centres
 
     def whole(self, X: Array) -> Array:
         """Return the most that each row can gain, shape (n_rows,); the gain falls short by its loss."""
@@ -144,6 +144,7 @@ class Rule(ABC):
         carry the mass on, so that the damped update becomes the online rule.
         """
         xp = namespace_of(total.sums)
+        # In float64: a heavy centre moves by less than the last digit of float32.
         C, mass = xp.astype(old.C, xp.float64), xp.astype(old.mass, xp.float64)
         M = total.sums + mass[:, None] * C
         C, mass = self._renewed(M, C, mass, total.counts)
@@ -178,7 +179,7 @@ class Euclidean(Rule):
         """Return ``c <- M / m``, ``m <- m + count``."""
         xp = namespace_of(M)
         mass = mass + counts
-        filled = mass > 0
+        filled = mass > 0  # an empty centre stays, and its 0 / 0 is never computed
         return xp.where(filled[:, None], M / xp.where(filled, mass, 1.0)[:, None], C), mass
 
 
@@ -259,6 +260,7 @@ class Axis(Rule):
         """Return the unit sums, or under the constraint their polar factor."""
         if not self.orthogonal:
             return super()._renewed(M, C, mass, counts)
+        # A row of zeros would make the polar factor arbitrary: the old axis takes its place.
         lengths = row_lengths(M)
         return polar_factor(namespace_of(M).where((lengths > 0)[:, None], M, C)), lengths
 
@@ -274,6 +276,7 @@ def gain_and_share(score, inverse_length, code):  # type: ignore[no-untyped-def]
     Numba keeps compiled code as long as the file of the calling function does not change. After an edit
     here, touch the files in ``ops/cpu`` that call it, or clear ``__pycache__``.
     """
+    # By number: compiled code can't call the methods of a rule.
     if code == 0:
         return 2 * score, score - score + 1  # one, of the type of the score
     if code == 1:

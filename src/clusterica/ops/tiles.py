@@ -14,8 +14,6 @@ Sums = TypeVar("Sums", bound=NamedTuple)
 
 # Numbers in the widest array that a function makes of a tile: a few such arrays fit the cache.
 TILE = 2**15
-# Tiles of a small block are a quarter of it, so that they take less memory than it does, but not under this.
-_LEAST_TILE = 2**12
 
 
 def sum_tiles(fn: Callable[..., Sums], X: Array, *params: Array, width: int) -> Sums:
@@ -32,7 +30,9 @@ def sum_tiles(fn: Callable[..., Sums], X: Array, *params: Array, width: int) -> 
     width : int
         Numbers that fn makes for a row, in its widest array.
     """
-    numbers = min(TILE, max(_LEAST_TILE, X.shape[0] * width // 4))
+    # Tiles of a small block are a quarter of it, so that they take less memory than it does; but 4096 numbers
+    # at least, so that calls do not outweigh the work.
+    numbers = min(TILE, max(2**12, X.shape[0] * width // 4))
     size = max(1, numbers // width)
     if not is_host_array(X) or X.shape[0] <= size:
         return fn(X, *params)

@@ -58,6 +58,7 @@ def whiten_by_spectrum(
     """
     xp = namespace_of(s.values)
     V = s.vectors[:, :n_components]
+    # Added to the variance, not to its root: small eigenvalues are mostly noise, and stay small.
     variance = s.values[:n_components] + eps
     n_kept = s.rank if eps <= s.rounding else n_components
     counts = xp.arange(n_components, device=V.device) < n_kept

@@ -26,15 +26,6 @@ from clusterica.ops.cpu.adding import (
 from clusterica.ops.cpu.screen import can_screen, pays, screen
 from clusterica.ops.rules import Assignment, LloydSums, Rule, gain_and_share
 
-# A product of at most this many multiplications runs in BLAS without the packing of its operands
-# (OpenBLAS has such kernels up to here); its rows must then be transposed, which we do faster.
-_SMALL_PRODUCT = 10**6
-_FEWEST_ROWS_OF_SMALL = 48
-# Otherwise: about two MiB of scores. With fewer rows BLAS packs the centres too often.
-_SCORES = 2**19
-_TILE_ROWS = (176, 656)
-_MOST_SCORES = 2**22
-
 
 def assign(
     X: Array, C: Array, shift: Array | None, *, rule: Rule, screened: bool | None = None
@@ -98,7 +89,23 @@ def _assign_and_add(
 
 def _dense_rows(X: np.ndarray, C: np.ndarray, shift: Array | None, step: StepArrays) -> float:
     size, turn = _tiling(C, shift)
-    return _dense_tiles(X, C, _or_zero(shift, X), size, turn, *step)
+    return float(_dense_tiles(X, C, _or_zero(shift, X), size, turn, *step))
+
+
+def _tiling(C: np.ndarray, shift: Array | None) -> tuple[int, bool]:
+    """Return the rows of a tile, and whether to transpose them before they are multiplied."""
+    k, d = C.shape
+    # OpenBLAS multiplies up to 10^6 pairs without packing its operands into another order first. The rows
+    # must then be transposed, which our loop does faster; with fewer than 48 rows the calls would weigh more
+    # than the products.
+    small = 10**6 // (k * d)
+    if small >= 48:
+        return min(small, 656) // 16 * 16, True
+    # Else about two MiB of scores (2^19), which stay in the cache. With fewer than 176 rows BLAS packs the
+    # centres too often; but never more than 16 MiB, however many centres there are.
+    size = max(1, min(int(np.clip(2**19 // k, 176, 656)), 2**22 // k))
+    # An odd multiple of 16, so that the rows of S do not compete for the same places in the cache.
+    return size // 32 * 32 + 16, shift is not None
 
 
 def _screened_rows(X: np.ndarray, C: np.ndarray, shift: Array | None, step: StepArrays) -> float:
@@ -111,17 +118,6 @@ def _screened_rows(X: np.ndarray, C: np.ndarray, shift: Array | None, step: Step
             gain += _dense_rows(X[rows], C, shift, rest)
             step.labels[rows], step.scores[rows] = rest.labels, rest.scores
     return gain
-
-
-def _tiling(C: np.ndarray, shift: Array | None) -> tuple[int, bool]:
-    """Return the rows of a tile, and whether to transpose them before they are multiplied."""
-    k, d = C.shape
-    small = _SMALL_PRODUCT // (k * d)
-    if small >= _FEWEST_ROWS_OF_SMALL:
-        return min(small, _TILE_ROWS[1]) // 16 * 16, True
-    size = max(1, min(int(np.clip(_SCORES // k, *_TILE_ROWS)), _MOST_SCORES // k))
-    # An odd multiple of 16, so that the rows of S do not compete for the same places in the cache.
-    return size // 32 * 32 + 16, shift is not None
 
 
 def _or_zero(shift: Array | None, X: Array) -> np.ndarray:

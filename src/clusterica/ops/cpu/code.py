@@ -10,9 +10,6 @@ import numpy as np
 from clusterica.ops.cpu.adding import compiled, compiled_sum
 from clusterica.ops.linalg import row_energies
 
-# About one MiB of products stays in cache between the multiplication and what is done with it.
-_TILE_BYTES = 2**20
-_TILE_ROWS = (32, 1024)
 # What is under this many units in the last place, relative to what it was computed from, is rounding.
 ROUNDING = 64
 
@@ -37,14 +34,15 @@ def omp(
     X: np.ndarray, D: np.ndarray, G: np.ndarray, inverse: np.ndarray, *, n_nonzero: int
 ) -> np.ndarray:
     """Return the codes; see :func:`clusterica.ops.code.omp`."""
-    B = X @ D.T
+    B: np.ndarray = X @ D.T
     codes = np.zeros_like(B)
     _omp(B, np.ascontiguousarray(G), inverse, n_nonzero, ROUNDING * np.finfo(B.dtype).eps, codes)
     return codes
 
 
 def _tile_rows(D: np.ndarray) -> int:
-    return int(np.clip(_TILE_BYTES // (D.shape[0] * D.itemsize), *_TILE_ROWS))
+    # One MiB of products stays in the cache between the multiplication and what is done with them.
+    return int(np.clip(2**20 // (D.shape[0] * D.itemsize), 32, 1024))
 
 
 @compiled

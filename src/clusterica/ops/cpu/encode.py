@@ -17,13 +17,12 @@ import numba
 import numpy as np
 
 from clusterica.ops.cpu.tiling import join_pieces, make_tiling
-from clusterica.ops.pool import Cell, CellPooling
+from clusterica.ops.patch import Cell, CellPooling
 
-# A tile of responses: about one MiB, so that it stays in the second cache. Where a code needs the
-# responses of all filters at once, a tile has fewer patches, but enough for BLAS to run well.
+# A tile has about one MiB of float32 responses, so that it stays in the second cache.
 _RESPONSES = 2**18
-_MOST_ROWS = 1024
-_FEWEST_ROWS = 48
+# Rows of a tile, from and to: with fewer BLAS does not run well.
+_TILE_ROWS = (48, 1024)
 
 compiled = numba.njit(nogil=True, cache=True, error_model="numpy")
 # Sums and largest values along one row may be taken in any order, so that they vectorise.
@@ -104,16 +103,25 @@ def pooled_codes(
     features : (n_images, n_cells * n_codes) array, float32
     """
     k = filters.F.shape[0]
-    most_rows = _most_rows(k, code)
+    most_rows = _TILE_ROWS[1]
+    if code.couples_filters:  # a tile needs the responses of all filters, and so has fewer patches
+        most_rows = int(np.clip(_RESPONSES // k, *_TILE_ROWS))
     tiling = make_tiling(tuple(cells), most_rows)
     n_places = int(tiling.runs[:, 2].sum())
     group = max(1, most_rows // n_places)  # images that share a tile, if they are small
-    width = k if code.couples_filters else _filters_of_tile(k, min(n_places * group, most_rows))
+    width = k
+    if not code.couples_filters:  # equal parts of the filters, of whole vectors of 16 numbers
+        n_parts = ceil(k * min(n_places * group, most_rows) / _RESPONSES)
+        width = ceil(k / n_parts / 16) * 16
     first = -np.inf if pooling is CellPooling.MAX else 0.0
     pieces = np.full((len(images), len(tiling.pieces), code.n_sides * k), first, np.float32)
     _encode(
         np.ascontiguousarray(images, np.float32),
-        tuple(_or_nothing(a, n_axes=n) for a, n in zip(filters, (2, 1, 2, 1), strict=True)),
+        # Compiled code takes arrays of one type: an empty one stands for None.
+        tuple(
+            np.ascontiguousarray(np.empty((0,) * n_axes) if a is None else a, np.float32)
+            for a, n_axes in zip(filters, (2, 1, 2, 1), strict=True)
+        ),
         tiling[:3],
         (patch_size, stride, group, width),
         (int(code), int(pooling), eps is not None),
@@ -121,23 +129,6 @@ def pooled_codes(
         pieces,
     )
     return join_pieces(pieces, tiling.pieces, cells, pooling=pooling)
-
-
-def _or_nothing(values: np.ndarray | None, *, n_axes: int) -> np.ndarray:
-    """Return an array as the compiled code wants it; an empty one stands for None."""
-    return np.ascontiguousarray(np.empty((0,) * n_axes) if values is None else values, np.float32)
-
-
-def _most_rows(n_filters: int, code: Code) -> int:
-    if not code.couples_filters:
-        return _MOST_ROWS
-    return int(np.clip(_RESPONSES // n_filters, _FEWEST_ROWS, _MOST_ROWS))
-
-
-def _filters_of_tile(n_filters: int, n_rows: int) -> int:
-    """Return how many filters a tile has: equal parts, of whole vectors."""
-    n_parts = ceil(n_filters * n_rows / _RESPONSES)
-    return ceil(n_filters / n_parts / 16) * 16
 
 
 @compiled
@@ -160,7 +151,11 @@ def _encode(images, filters, tiling, sizes, kinds, constants, pieces):  # type: 
             if kinds[2]:
                 _normalize(P, eps)
             if T.shape[0]:
-                P = _whiten(P, T, shift, whitened)
+                Y = whitened[: P.shape[0] * n_inputs].reshape(P.shape[0], n_inputs)
+                np.dot(P, T.T, Y)
+                for row in range(Y.shape[0]):
+                    Y[row] -= shift
+                P = Y
             for j in range(0, k, width):
                 part = F[j : j + width]
                 S = responses[: P.shape[0] * part.shape[0]].reshape(P.shape[0], part.shape[0])
@@ -245,16 +240,6 @@ def _normalize(P, eps):  # type: ignore[no-untyped-def]
         scale = zero if flat else one / np.sqrt(variance + eps)
         for f in range(d):
             x[f] = (x[f] - mean) * scale
-
-
-@compiled
-def _whiten(P, T, shift, buffer):  # type: ignore[no-untyped-def]
-    Y = buffer[: P.shape[0] * T.shape[0]].reshape(P.shape[0], T.shape[0])
-    np.dot(P, T.T, Y)
-    for i in range(Y.shape[0]):
-        for f in range(Y.shape[1]):
-            Y[i, f] -= shift[f]
-    return Y
 
 
 @compiled

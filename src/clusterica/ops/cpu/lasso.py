@@ -11,16 +11,8 @@ import numpy as np
 
 from clusterica.ops.cpu.adding import compiled, compiled_sum
 
-# How near to the worst violation an atom must be to come into use: 1 takes them one by one, 0 all at once.
-_GREED = 0.5
-# No more than this come in at once, or than are in use: all responses to a wide kernel are near the largest.
-_FEW = 10
-_SWEEPS = 4
-# Solving better than this share of the gap does not pay while atoms are still missing.
-_SHARE_OF_GAP = 0.2
 # Rounding of the responses of a residual, in units in the last place of the largest response of the row.
 GAP_ROUNDING = 16
-_PIVOT_ROUNDING = 64
 
 
 def lasso(
@@ -68,9 +60,9 @@ def _lasso(B, energies, G, alpha, max_iter, tol, eps, codes, gaps):  # type: ign
                 r,
                 energy,
                 alpha,
-                max(enough / 2, _SHARE_OF_GAP * gap),
+                max(enough / 2, 0.2 * gap),  # better does not pay while atoms are still missing
                 rounding,
-                _PIVOT_ROUNDING * eps,
+                64 * eps,  # a pivot under this is rounding: the atoms before it span the atom
                 max_iter - n_sweeps,
                 L[: a * a].reshape(a, a),
                 small[3:],
@@ -108,8 +100,11 @@ def _take_in(s, q, alpha, largest, active, a):  # type: ignore[no-untyped-def]
         if s[j] != 0:
             active[kept] = j
             kept += 1
-    bound = alpha + _GREED * (largest - alpha)
-    most = max(_FEW, kept)
+    # An atom comes in if it violates optimality at least half as much as the worst one does: with 1 in place
+    # of 0.5 they would come one by one, with 0 all at once.
+    bound = alpha + 0.5 * (largest - alpha)
+    # No more than ten come in, or than are in use: all responses to a wide kernel are near the largest.
+    most = max(10, kept)
     while _count_over(s, q, bound) > most and bound < largest * (1 - 1e-6):
         bound = (bound + largest) / 2
     for j in range(q.shape[0]):
@@ -163,9 +158,9 @@ def _descend(  # type: ignore[no-untyped-def]
     everything = np.arange(x.shape[0])
     n_sweeps = 0
     while n_sweeps < max_sweeps:
-        for _ in range(_SWEEPS):
+        for _ in range(4):  # cheap beside a Newton step, which needs the right signs to be worth it
             _sweep(H, x, r, alpha)
-        n_sweeps += _SWEEPS
+        n_sweeps += 4
         if _gap(x, b, r, everything, energy, alpha, rounding)[0] <= enough:
             break
         while not _newton(H, x, r, alpha, singular, L, small[0], small[1].view(np.int64)):
@@ -196,10 +191,15 @@ def _sweep(H, x, r, alpha):  # type: ignore[no-untyped-def]
 def _newton(H, x, r, alpha, singular, L, y, where):  # type: ignore[no-untyped-def]
     """Move the nonzero codes to the minimum for their signs; return False if one became zero on the way."""
     m, regular = _factor(H, x, r, alpha, singular, L, y, where)
-    _solve_back(L, y, m)
+    # Solve Lᵀ z = y in place, from the last unknown to the first.
+    for p in range(m - 1, -1, -1):
+        y[p] /= L[p, p]
+        for g in range(p):
+            y[g] -= L[p, g] * y[p]
     if not regular:
         _trade(x, L, y, where, m)
         m += 1
+    # As far as the minimum, or to where the first code changes its sign: beyond, the signs no longer hold.
     step, first = (1.0 if regular else np.inf), -1
     for g in range(m):
         if y[g] * x[where[g]] < 0 and abs(x[where[g]]) < step * abs(y[g]):
@@ -244,15 +244,6 @@ def _factor(H, x, r, alpha, singular, L, y, where):  # type: ignore[no-untyped-d
         y[m] = total / row[m]
         m += 1
     return m, True
-
-
-@compiled
-def _solve_back(L, y, m):  # type: ignore[no-untyped-def]
-    """Solve ``Lᵀ z = y`` with the leading m rows of L, in place."""
-    for p in range(m - 1, -1, -1):
-        y[p] /= L[p, p]
-        for g in range(p):
-            y[g] -= L[p, g] * y[p]
 
 
 @compiled

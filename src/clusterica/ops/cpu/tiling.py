@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clusterica.ops.pool import Cell, CellPooling
+from clusterica.ops.patch import Cell, CellPooling
 
 
 class Tiling(NamedTuple):
@@ -70,14 +70,15 @@ def join_pieces(
     else:
         pooled = np.empty((len(pieces), len(cells), pieces.shape[2]), np.float32)
         for i, cell in enumerate(cells):
-            parts = pieces[:, [_within(box, cell) for box in boxes]]
+            # No border of a cell crosses a box: the corner tells whether it lies within.
+            within = [
+                cell.top <= box.top < cell.bottom and cell.left <= box.left < cell.right
+                for box in boxes
+            ]
+            parts = pieces[:, within]
             pooled[:, i] = parts.max(axis=1) if pooling is CellPooling.MAX else parts.sum(axis=1)
     if pooling is CellPooling.MEAN:
         pooled /= np.array([c.size for c in cells], np.float32)[:, None]
     elif pooling is CellPooling.L2:
         np.sqrt(pooled, out=pooled)
     return pooled.reshape(len(pieces), -1)
-
-
-def _within(box: Cell, cell: Cell) -> bool:
-    return cell.top <= box.top < cell.bottom and cell.left <= box.left < cell.right

@@ -6,10 +6,9 @@ from sklearn.base import BaseEstimator
 from sklearn.decomposition import PCA
 from sklearn.preprocessing import StandardScaler
 
-from clusterica.cluster import KMeans
+from clusterica.cluster import KMeans, learned_vectors
 from clusterica.dictionaries import KernelSparseCoding
 from clusterica.ica import ClusterICA, KernelICA
-from clusterica.ica.learned import learned_vectors
 from clusterica.rica import KernelRICA
 
 
