@@ -9,9 +9,9 @@ import clusterica
 from clusterica.arrays import as_rows, to_host
 from clusterica.linear import LinearSVC, RidgeClassifier
 from clusterica.linear._base import _solver_kind
-from clusterica.linear._equations import positive_solver, solve_positive
 from clusterica.linear._lbfgs import LBFGSSolver, PrincipalSolver
 from clusterica.linear._newton import NewtonSolver
+from clusterica.ops.linalg import positive_solver, solve_positive
 
 
 @pytest.fixture

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from clusterica.arrays import in_order
+from clusterica.arrays import in_order, warn_user
 from clusterica.datasets._checks import check_choice, is_count
 from clusterica.datasets._download import unpack_nested_tar
 from clusterica.datasets._files import Download, Release, find_release
@@ -245,7 +244,7 @@ def _report(problems: list[str], folder: Path) -> None:
         return
     named = "; ".join(problems[:5])  # enough to see what is wrong
     rest = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
-    warnings.warn(f"Skipped in {folder}: {named}{rest}.", UserWarning, stacklevel=4)
+    warn_user(f"Skipped in {folder}: {named}{rest}.")
 
 
 def _check_channels(files: list[Path], images: list[np.ndarray]) -> None:

@@ -23,13 +23,6 @@ from clusterica.arrays import (
     one_blas_thread,
     to_host,
 )
-from clusterica.linear._equations import (
-    SingularError,
-    add_to_diagonal,
-    positive_solver,
-    row_products,
-    solve_positive,
-)
 from clusterica.linear._problem import (
     HostArray,
     Problem,
@@ -38,10 +31,17 @@ from clusterica.linear._problem import (
     Standard,
     Task,
     affine,
+    row_products,
     standardised_rows,
     sums_of_rows,
 )
-from clusterica.ops.margin import decisions, margin_sums, winners
+from clusterica.ops.linalg import (
+    SingularError,
+    add_to_diagonal,
+    positive_solver,
+    solve_positive,
+)
+from clusterica.ops.margin import margin_sums, predicted, winners
 from clusterica.optim import LoopState, ManyLBFGS, Progress, Values, iterate
 
 # Objectives of float32 rows stop falling at a gap of some tens of precisions: 64 are 8e-6 in float32, and
@@ -61,10 +61,6 @@ class LBFGSSolver(Solver):
         self._problem = problem
         self.n_passes = 0
         self._last: tuple[float, Callable[[Array], Array]] | None = None
-        # Working memory per row: margins, residuals and four more of their shape, and a shifted row.
-        rows = problem.rows
-        shifted = 0 if problem.standard.about is None else rows.row_nbytes
-        self._row_bytes = 6 * len(problem.targets) * rows.dtype.itemsize + shifted
 
     @cached_property
     def gram(self) -> SampledGram:
@@ -110,7 +106,6 @@ class LBFGSSolver(Solver):
             standard.about,
             problem.targets,
             aligned=(problem.codes, task.shares),
-            row_bytes=self._row_bytes,
         )
         self.n_passes += 1
         loss, pull, lift = (rows.place.put(s) for s in sums)
@@ -129,12 +124,8 @@ class LBFGSSolver(Solver):
         standard, rows = self._problem.standard, self._problem.rows
         A, c = affine(standard, *self.classifiers(solution), rows.dtype)
         self.n_passes += 1
-        codes = map_rows(_codes, rows, A, c, standard.about, row_bytes=self._row_bytes)
-        return to_host(codes)
-
-
-def _codes(X: Array, A: Array, c: Array, about: Array | None) -> Array:
-    return winners(decisions(X, A, c, about))
+        codes = np.arange(max(2, len(self._problem.targets)))
+        return to_host(map_rows(predicted, rows, A, c, standard.about, codes))
 
 
 class PrincipalSolver(Solver):
