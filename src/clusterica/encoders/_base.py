@@ -22,7 +22,7 @@ As an estimator an encoder keeps the dictionary as its parameter and does just t
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
@@ -57,9 +57,9 @@ class BaseEncoder(
         if "compiled_form" not in vars(cls):
             cls.compiled_form = BaseEncoder.compiled_form  # type: ignore[method-assign]
 
-    @abstractmethod
     def _function(self) -> Callable[..., Array]:
         """Return the pure function ``(X, *prepared) -> codes`` with the settings bound to it."""
+        return self.encode
 
     def prepare(self, D: Array) -> tuple[Array, ...]:
         """Return what `encode` needs of a dictionary, computed once for all blocks.
