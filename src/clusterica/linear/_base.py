@@ -123,6 +123,7 @@ class LinearClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         try:
             solver: Solver = kind(problem)
         except SingularError:
+            # The Gram matrix has no digits for small features; L-BFGS does not need it.
             solver = LBFGSSolver(problem)
         # At most 25 steps of the grid in 5 folds, and the last solve.
         progress = fit_progress(self, 126, X=X, y=y)
@@ -191,7 +192,23 @@ class LinearClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         """Return weights times class weights, divided by the largest, and their sum before division."""
         self._check_two_classes(codes[weights > 0])
         if self.class_weight is not None:
-            weights = weights * self._class_weights(weights, codes)[codes]
+            counted = weights > 0  # scikit-learn would divide by zero for a class without weight
+            present = np.unique(codes[counted])
+            of_classes = np.zeros(len(self.classes_))
+            of_classes[present] = compute_class_weight(
+                self.class_weight,
+                classes=self.classes_[present],
+                y=self.classes_[codes[counted]],
+                sample_weight=weights[counted],
+            )
+            most = float(np.finfo(np.float64).max) / max(1.0, float(weights.max()))
+            for label, weight in zip(self.classes_.tolist(), of_classes.tolist(), strict=True):
+                if not 0 <= weight < most:  # a NaN must raise, too
+                    raise ValueError(
+                        f"class_weight of class {label!r} is {weight}; it must be a number that is not "
+                        "negative, and finite when it is multiplied by sample_weight"
+                    )
+            weights = weights * of_classes[codes]
             self._check_two_classes(codes[weights > 0])
         largest = float(weights.max())
         if largest != 1:
@@ -203,26 +220,6 @@ class LinearClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
                 "sample_weight or class_weight"
             )
         return weights, total
-
-    def _class_weights(self, weights: HostArray, codes: HostArray) -> HostArray:
-        """Return the weight of every class, by scikit-learn's rules."""
-        counted = weights > 0  # scikit-learn would divide by zero for a class without weight
-        present = np.unique(codes[counted])
-        of_classes = np.zeros(len(self.classes_))
-        of_classes[present] = compute_class_weight(
-            self.class_weight,
-            classes=self.classes_[present],
-            y=self.classes_[codes[counted]],
-            sample_weight=weights[counted],
-        )
-        largest = float(np.finfo(np.float64).max) / max(1.0, float(weights.max()))
-        for label, weight in zip(self.classes_.tolist(), of_classes.tolist(), strict=True):
-            if not 0 <= weight < largest:  # a NaN must raise, too
-                raise ValueError(
-                    f"class_weight of class {label!r} is {weight}; it must be a number that is not negative, "
-                    "and finite when it is multiplied by sample_weight"
-                )
-        return of_classes
 
     def _check_two_classes(self, codes: HostArray) -> None:
         """Refuse rows of one class; the codes are those of rows with a positive weight."""
@@ -236,6 +233,7 @@ class LinearClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
 
     def _problem(self, rows: Rows, codes: HostArray, weights: HostArray) -> Problem:
         n_classes = len(self.classes_)
+        # Two classes need one classifier: positive on the side of the second class.
         targets = np.arange(n_classes) if n_classes > 2 else np.ones(1, dtype=int)
         standard = learn_standard(rows, weights, centre=self.fit_intercept, scale=self.standardize)
         return Problem(
@@ -328,6 +326,7 @@ class LinearClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         rows = check_fitted_rows(self, X, "coef_")
         A, c = (np.asarray(to_host(v), dtype=np.float64) for v in (self.coef_, self.intercept_))
         about = None if self._about is None else np.asarray(to_host(self._about), rows.dtype)
+        # x Aᵀ + c = (x - about) Aᵀ + (c + A about): products of large means would lose digits.
         c = c if about is None else c + A @ about.astype(np.float64)
         return map_rows(op, rows, A.astype(rows.dtype), c.astype(rows.dtype), about, *params)
 

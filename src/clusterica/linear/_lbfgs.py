@@ -7,7 +7,7 @@ A sample gives G up to a floor τ, under which its eigenvalues are noise.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import nullcontext
 from functools import cached_property, partial
 from typing import ClassVar
@@ -74,25 +74,23 @@ class LBFGSSolver(Solver):
         task = task._replace(shares=task.shares.astype(rows.dtype))
         shape = (len(self._problem.targets), rows.n_features + 1)
         params = rows.place.put(np.zeros(shape)) if start is None else start.state
+        # Folds and all rows share the preconditioner of a C.
+        if self._last is None or self._last[0] != task.C:
+            self._last = None  # free its memory before the next one is made
+            self._last = (task.C, self.gram.at(task.C, intercept=self._problem.intercept))
         lbfgs = ManyLBFGS(
             evaluate=partial(self.evaluate, task=task),
-            precondition=self._preconditioner(task.C),
+            precondition=self._last[1],
             tol=task.tol,
             floor=task.floor,
-            noise=4 * eps,
+            noise=4
+            * eps,  # sums over blocks are in float64, so objectives are off by a few roundings
         )
         # Products of ten million numbers or less are so small that threads of BLAS would mostly wait for
         # each other.
         few = rows.place.is_numpy and rows.n_rows * rows.n_features <= 10**7
         with one_blas_thread() if few else nullcontext():
             return _minimum(lbfgs, params, task, progress, eps)
-
-    def _preconditioner(self, C: float) -> Callable[[Array], Array]:
-        """Return that of the last solve if C is the same: another fold, or all rows."""
-        if self._last is None or self._last[0] != C:
-            self._last = None  # its memory is needed
-            self._last = (C, self.gram.at(C, intercept=self._problem.intercept))
-        return self._last[1]
 
     def evaluate(self, params: Array, *, task: Task) -> Values:
         """Return the objective of every target, and its gradient, from one pass over the rows."""
@@ -112,6 +110,7 @@ class LBFGSSolver(Solver):
         objective = xp.sum(W * W, axis=1) / 2 + task.C * loss
         # From sums over x - about to sums over z.
         pull = (pull - lift[:, None] * standard.offset) / standard.scale
+        # Without an intercept its gradient is zero, so that it stays where it starts, at 0.
         lift = -2 * task.C * lift if problem.intercept else 0 * lift
         return Values(objective, xp.concat([W - 2 * task.C * pull, lift[:, None]], axis=1))
 
@@ -359,14 +358,15 @@ class SampledGram:
 
     @cached_property
     def _gram(self) -> Array:
-        chunks = self._chunks()
-        first = next(chunks)
-        total = first.T @ first
-        for Z in chunks:
-            if isinstance(total, np.ndarray):
+        # A source without random access is read once, not once a chunk.
+        size = self._chunk if self._rows.indexable else self.n_sampled
+        total: Array = 0
+        for start in range(0, self.n_sampled, size):
+            Z = self._standardised(self._indices[start : start + size])
+            if start and isinstance(total, np.ndarray):
                 total += Z.T @ Z  # in place: it may be large
             else:
-                total = total + Z.T @ Z
+                total = total + Z.T @ Z if start else Z.T @ Z
         return total / self.n_sampled
 
     @cached_property
@@ -376,12 +376,6 @@ class SampledGram:
     @cached_property
     def _products(self) -> Array:
         return self._sample @ self._sample.T
-
-    def _chunks(self) -> Iterator[Array]:
-        # A source without random access is read once, not once a chunk.
-        size = self._chunk if self._rows.indexable else self.n_sampled
-        for start in range(0, self.n_sampled, size):
-            yield self._standardised(self._indices[start : start + size])
 
     def _standardised(self, indices: HostArray) -> Array:
         Z = standardised_rows(self._rows, self._standard, indices, self._rows.dtype)

@@ -22,7 +22,6 @@ from contextlib import nullcontext
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-import scipy.linalg
 
 from clusterica.arrays import Array, in_order, namespace_of, one_blas_thread, to_host
 from clusterica.linear._problem import (
@@ -35,7 +34,8 @@ from clusterica.linear._problem import (
     standardised_rows,
     sums_of_rows,
 )
-from clusterica.ops.linalg import SingularError, add_to_diagonal, checked_solver, solve_positive
+from clusterica.ops import linalg
+from clusterica.ops.linalg import SingularError, add_to_diagonal
 from clusterica.ops.margin import winners
 from clusterica.optim import LoopState, Progress, Step, iterate
 
@@ -93,7 +93,7 @@ class NewtonSolver(Solver):
     def solve(self, task: Task, start: Solution | None, progress: Progress | None) -> Solution:
         """Minimise, from an earlier solution if there is one."""
         known = start is not None and start.state.equations is self._equations
-        begin = self._measured(start.state if known and start else self._zeros(), task)
+        begin = self._measured(start.state if known and start else None, task)
         # Factors are small, and there is one for every class to work on.
         with one_blas_thread() if self._equations.on_host else nullcontext():
             result = iterate(
@@ -124,8 +124,20 @@ class NewtonSolver(Solver):
             aim = self._aim(old, active, open_, task)
         except SingularError:
             self._keep_rows(task)
-            return self._step(self._measured(self._zeros(), task), task)
-        slope, length = _line_search(*self._slopes(old, aim, task))
+            return self._step(self._measured(None, task), task)
+        # On the way to the aim ``|w|²`` is a parabola, and residuals are straight lines, cut off at 0.
+        way, pulled = aim.a - old.a, (aim.margins - aim.b) - (old.margins - old.b)
+        inner = self._equations.inner
+        level, bend = inner(old.a, way, pulled), inner(way, way, pulled)
+        residual = 1 - self._signs * old.margins
+        fall = self._signs * (old.margins - aim.margins)
+        weighted = 2 * task.C * task.shares[:, None] * fall
+
+        def slopes(length: HostArray) -> Array:
+            by_loss = (weighted * self._cut(residual + length * fall)).sum(axis=0)
+            return level + length * bend + by_loss
+
+        slope, length = _line_search(slopes, len(level))
         new = old._replace(
             a=old.a + length * (aim.a - old.a),
             b=old.b + length * (aim.b - old.b),
@@ -178,26 +190,6 @@ class NewtonSolver(Solver):
         signs = self._signs[indices[:, None], columns]
         return self._equations.solve(indices, signs, 2 * task.C * task.shares[indices])
 
-    def _slopes(
-        self, old: State, aim: State, task: Task
-    ) -> tuple[Callable[[HostArray], HostArray], int]:
-        """Return the derivatives of the objectives along the way to the aim, and the number of targets.
-
-        On the way ``|w|²`` is a parabola and the residuals are straight lines, cut off at 0.
-        """
-        way, pulled = aim.a - old.a, (aim.margins - aim.b) - (old.margins - old.b)
-        inner = self._equations.inner
-        level, bend = inner(old.a, way, pulled), inner(way, way, pulled)
-        residual = 1 - self._signs * old.margins
-        fall = self._signs * (old.margins - aim.margins)
-        weighted = 2 * task.C * task.shares[:, None] * fall
-
-        def slopes(length: HostArray) -> Array:
-            by_loss = (weighted * self._cut(residual + length * fall)).sum(axis=0)
-            return level + length * bend + by_loss
-
-        return slopes, len(level)
-
     def _cut(self, residual: HostArray) -> HostArray:
         return np.maximum(residual, 0) if self._problem.hinge else residual
 
@@ -212,14 +204,13 @@ class NewtonSolver(Solver):
         residual = self._cut(1 - self._signs * state.margins)
         return squares / 2 + task.C * (task.shares @ residual**2)
 
-    def _zeros(self) -> State:
+    def _measured(self, state: State | None, task: Task) -> State:
+        """Return the coefficients of a state, or zeros, with the objective of this task and no gap yet."""
         n, k = self._signs.shape
-        a, zeros = np.zeros((self._equations.size, k)), np.zeros(k)
-        return State(self._equations, a, zeros, np.zeros((n, k)), zeros, zeros)
-
-    def _measured(self, state: State, task: Task) -> State:
-        """Return the same coefficients with the objective of this task, and a gap not yet known."""
-        unknown = np.full(len(self._problem.targets), np.inf)
+        if state is None:
+            a, zeros = np.zeros((self._equations.size, k)), np.zeros(k)
+            state = State(self._equations, a, zeros, np.zeros((n, k)), zeros, zeros)
+        unknown = np.full(k, np.inf)
         return state._replace(objective=self._objectives(state, task), gap=unknown)
 
 
@@ -358,11 +349,11 @@ class FeatureEquations:
             except SingularError:
                 pass
         if not self._intercept:
-            return _ridge(root * Z, root * signs), np.zeros(signs.shape[1])
+            return linalg.solve_ridge(root * Z, root * signs), np.zeros(signs.shape[1])
         # At the minimum b is the weighted mean of t - w z.
         mean = np.average(Z, axis=0, weights=strengths)
         level = np.average(signs, axis=0, weights=strengths)
-        w = _ridge(root * (Z - mean), root * (signs - level))
+        w = linalg.solve_ridge(root * (Z - mean), root * (signs - level))
         return w, level - mean @ w
 
     def weights(self, w: HostArray) -> Array:
@@ -392,11 +383,11 @@ def _by_products(
     if isinstance(M, np.ndarray):
         M *= R
         M *= R.T
-        solved = R * checked_solver(add_to_diagonal(M, 1.0), least)(sides)
+        solved = R * linalg.checked_solver(add_to_diagonal(M, 1.0), least)(sides)
     else:
         M = add_to_diagonal(M * placed * placed.T, 1.0)
         try:
-            solved = R * to_host(solve_positive(M, sides))
+            solved = R * to_host(linalg.solve_positive(M, sides))
         except Exception as error:  # every library of arrays has its own LinAlgError
             if "LinAlgError" not in type(error).__name__:
                 raise
@@ -406,29 +397,3 @@ def _by_products(
         return by_signs, np.zeros(signs.shape[1])
     b = by_signs.sum(axis=0) / by_ones.sum()
     return by_signs - by_ones * b, b
-
-
-def _ridge(A: HostArray, B: HostArray) -> Array:
-    """Return the minimum of ``|w|² + |B - A w|²`` for every column of B.
-
-    From the smaller of the matrices I + Aᵀ A and I + A Aᵀ; by singular values where its factor is not good.
-    """
-    tall = A.shape[0] > A.shape[1]
-    try:
-        # Two steps of refinement make up for such a low limit: objectives agree with those by QR on random
-        # rows with duplicates, weights from 1e-20 to 1e20 and a column of 7e8.
-        solve = checked_solver(add_to_diagonal(A.T @ A if tall else A @ A.T, 1.0), least=1e-13)
-    except SingularError:
-        U, sigma, Vt = scipy.linalg.svd(A, full_matrices=False, check_finite=False)
-        noise = max(A.shape) * np.finfo(np.float64).eps * sigma[0]
-        shrunk = np.where(sigma > noise, sigma / (1 + sigma**2), 0.0)
-        return Vt.T @ (shrunk[:, None] * (U.T @ B))
-    if tall:
-        w = solve(A.T @ B)
-        for _ in range(2):
-            w += solve(A.T @ (B - A @ w) - w)
-        return w
-    a = solve(B)
-    for _ in range(2):
-        a += solve(B - a - A @ (A.T @ a))
-    return A.T @ a

@@ -166,3 +166,29 @@ def add_to_diagonal(M: Array, value: float) -> Array:
         M.flat[:: M.shape[0] + 1] += value
         return M
     return M + value * xp.eye(M.shape[0], dtype=M.dtype, device=M.device)
+
+
+def solve_ridge(A: HostArray, B: HostArray) -> Array:
+    """Return the minimum of ``|w|² + |B - A w|²`` for every column of B.
+
+    From the smaller of the matrices I + Aᵀ A and I + A Aᵀ; by singular values where its factor is not good.
+    """
+    tall = A.shape[0] > A.shape[1]
+    try:
+        # Two steps of refinement make up for such a low limit: objectives agree with those by QR on random
+        # rows with duplicates, weights from 1e-20 to 1e20 and a column of 7e8.
+        solve = checked_solver(add_to_diagonal(A.T @ A if tall else A @ A.T, 1.0), least=1e-13)
+    except SingularError:
+        U, sigma, Vt = scipy.linalg.svd(A, full_matrices=False, check_finite=False)
+        noise = max(A.shape) * np.finfo(np.float64).eps * sigma[0]
+        shrunk = np.where(sigma > noise, sigma / (1 + sigma**2), 0.0)
+        return Vt.T @ (shrunk[:, None] * (U.T @ B))
+    if tall:
+        w = solve(A.T @ B)
+        for _ in range(2):
+            w += solve(A.T @ (B - A @ w) - w)
+        return w
+    a = solve(B)
+    for _ in range(2):
+        a += solve(B - a - A @ (A.T @ a))
+    return A.T @ a
