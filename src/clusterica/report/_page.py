@@ -137,7 +137,7 @@ class Page:
                 raise ValueError(
                     f"row {row!r} has {len(row)} values for {len(columns)} columns; give one value for each."
                 )
-        head = "".join(
+        header = "".join(
             _cell("th", name, number=bool(cells) and all(_is_number(row[i]) for row in cells))
             for i, name in enumerate(columns)
         )
@@ -149,7 +149,7 @@ class Page:
         )
         title = "" if caption is None else f"<caption>{escape(caption)}</caption>\n"
         self._parts.append(
-            f'<div class="table">\n<table>\n{title}<thead>\n<tr>{head}</tr>\n</thead>\n'
+            f'<div class="table">\n<table>\n{title}<thead>\n<tr>{header}</tr>\n</thead>\n'
             f"<tbody>\n{body}\n</tbody>\n</table>\n</div>"
         )
 
