@@ -52,6 +52,7 @@ def show_table(console: Console, rows: Iterable[Sequence[object]], columns: Sequ
 def _widths(texts: Sequence[Sequence[str]], least: list[int], room: int) -> list[int]:
     """Return the widths of the columns: the widest shrink until all fit, but not below ``least``."""
     widths = [max(w, *map(cell_len, column)) for w, column in zip(least, texts, strict=True)]
+    # One column of the terminal at a time; tables are small.
     while sum(widths) > room and widths != least:
         widest = max(
             (i for i in range(len(widths)) if widths[i] > least[i]), key=lambda i: widths[i]

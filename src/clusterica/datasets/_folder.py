@@ -168,6 +168,7 @@ def _read_classes(
     check_choice("color", color, COLORS)
     check_choice("on_error", on_error, ("raise", "skip"))
     size = _check_resize(resize)
+    # Sorted by name, so that labels are the same on every system.
     classes = [f for f in _entries(folder) if f.is_dir() and f.name not in leave_out]
     groups = [_files_of(one) for one in classes] if classes else [_files_of(folder)]
     problems = [f"{one} is empty" for one, group in zip(classes, groups, strict=False) if not group]
@@ -249,4 +250,5 @@ def _read_all(
                 f"{error}. Remove the file, or pass on_error='skip'."
             ) from error.__cause__
 
+    # Pillow releases the global lock while it decodes, so that threads help.
     return list(in_order(read, ((file,) for file in files)))

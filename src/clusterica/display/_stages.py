@@ -150,6 +150,7 @@ class StagesDisplay:
                 f"stages have the shapes {sorted(sizes)}; all must have one, (n_patches, n_features)."
             )
         ((n, n_features),) = sizes
+        # One line of tiles for each step, with as many columns as patches.
         shape = image_shape(n_features, shape=self.shape)
         greys = np.concatenate(_greys(rows))
         picture = lay_out(greys, shape=shape, n_columns=n, pad=pad)

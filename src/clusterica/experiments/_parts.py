@@ -71,6 +71,7 @@ class PartStore:
         self._known.append(name)
         settings = _through_json(settings)
         wanted = always or not self.rows or name in self.rows
+        # Parts that all rows need are not recomputed for each call with --rows.
         again = self.fresh and not (always and self.rows)
         if wanted and (again or name not in self.parts):
             started, start = datetime.now(UTC), time.perf_counter()
@@ -129,6 +130,7 @@ class PartStore:
                 part = json.loads(path.read_text(encoding="utf-8"))
             except FileNotFoundError:  # another process has just joined all parts
                 continue
+            # What this process has computed is newer than any file.
             if part["row"] not in self._computed:
                 self.parts[part["row"]] = part
 

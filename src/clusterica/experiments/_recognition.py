@@ -138,6 +138,7 @@ def _fit_and_score(
     """Fit features and classifier; return the decisions on the test images, and the score."""
     train, test = split.train, split.test
     if mirrored:
+        # An image and its mirror image are held out together: else validation would be too easy.
         classifier.set_params(validation=np.tile(a_fifth(len(train.labels)), 2))
     with _clock(train.images) as learn:
         features.fit(train.images, train.labels)
@@ -163,6 +164,7 @@ def _fit_and_score(
 
 def _accuracy(decisions: np.ndarray, split: Split) -> float:
     """Return the share of test images whose largest decision is that of their class."""
+    # Columns of decisions are in the order of the sorted classes, as in scikit-learn.
     predicted = np.unique(split.train.labels)[np.argmax(decisions, axis=1)]
     return float((predicted == split.test.labels).mean())
 
@@ -201,6 +203,7 @@ def choose_constants(score: Callable[[Constants], float]) -> tuple[Constants, di
             trial = best._replace(**{name: value})
             if trial not in scores:
                 scores[trial] = score(trial)
+            # Validation scores rise and then fall: the first fall ends the search.
             if scores[trial] < scores[best]:
                 break
             best = trial
@@ -252,6 +255,7 @@ def validation_score(
 
 def hold_out(train: Labeled, seed: int) -> Split:
     """Split the training images: four fifths for training, one fifth for validation."""
+    # [seed, 1]: another stream than the draws of patches, which use the seed itself.
     order = np.random.default_rng([seed, 1]).permutation(len(train.labels))
     cut = len(order) // 5
     held, rest = (
@@ -276,6 +280,7 @@ def save_classifier(ctx: Context, features: Any, classifier: LinearSVC, name: st
     """
     path = ctx.output / f"{name}.safetensors"
     save(Pipeline([("features", features), ("classifier", classifier)]), path)
+    # Read back and written again: the file names the device of its tensors.
     if ctx.device is not None:
         save(load(path, device="cpu"), path)
     return path.name

@@ -73,6 +73,7 @@ class Writer:
         }
 
     def _array(self, value: np.ndarray, path: str) -> dict[str, Any]:
+        # Object and string arrays have no place in the binary part of the file.
         if value.dtype.kind in "OUT":
             items = value.ravel().tolist()
             if not all(isinstance(item, str | int | float | bool | None) for item in items):
@@ -138,6 +139,7 @@ class Reader:
         if cls.__module__.startswith("sklearn."):
             self.of_sklearn.add(cls.__name__)
         model = cls(**self._read_fields(value["params"]))
+        # Not setattr: fitted attributes are set as they were, without running code of properties.
         vars(model).update(self._read_fields(value["fitted"]))
         return model
 
@@ -251,5 +253,6 @@ def _name_of(value: Any, path: str) -> str:
             "clusterica and estimators of scikit-learn, since it carries no code"
         )
     package = ".".join(cls.__module__.split(".")[:2])
+    # A class that moves to another file of its package can still be found.
     public = getattr(sys.modules[package], cls.__qualname__, None) is cls
     return f"{package if public else cls.__module__}:{cls.__qualname__}"

@@ -123,6 +123,7 @@ class NewtonSolver(Solver):
         try:
             aim = self._aim(old, active, open_, task)
         except SingularError:
+            # Start again from zero, with equations that can be solved.
             self._keep_rows(task)
             return self._step(self._measured(None, task), task)
         # On the way to the aim ``|w|²`` is a parabola, and residuals are straight lines, cut off at 0.
@@ -244,6 +245,7 @@ def _batches(active: HostArray, open_: HostArray) -> Iterator[list[Group]]:
     The factors of a batch together take no more memory than one of all rows.
     """
     groups: dict[bytes, list[int]] = {}
+    # Bytes of a mask can be a key.
     for k in open_:
         groups.setdefault(active[:, k].tobytes(), []).append(int(k))
     batch: list[Group] = []

@@ -149,6 +149,7 @@ def learn_standard(rows: Rows, weights: HostArray, *, centre: bool, scale: bool)
     scales = np.where(deviation > 0, deviation if scale else 1.0, np.inf if centre else 1.0)
     if not centre:
         mean = np.zeros(d)
+    # How many standard deviations the mean is away from zero.
     far = np.where(deviation > 0, np.abs(mean), 0.0) / np.where(deviation > 0, deviation, 1.0)
     # Products lose digits in proportion to the distance of the mean: about 5 of them must remain, which in
     # float32 allows a mean of 34 deviations.
@@ -171,6 +172,7 @@ def learn_standard(rows: Rows, weights: HostArray, *, centre: bool, scale: bool)
 
 
 def _mean_and_deviation(rows: Rows, weights: HostArray) -> tuple[HostArray, HostArray]:
+    # Sums about a point near the mean: the variance of rows far from zero keeps its digits.
     about = rows.glance().mean(axis=0, dtype=np.float64).astype(rows.dtype)
 
     aligned = (weights.astype(rows.dtype),)

@@ -164,6 +164,7 @@ class LinearSVC(LinearClassifier):
         return float(10 ** (1 + step / 2))
 
     def _set_strength(self, chosen: float, search: Search | None, total: float) -> None:
+        # The solvers weight the mean loss; C weights the sum over rows.
         self.C_ = chosen / total
         self.C_path_ = self.validation_scores_ = None
         if search is not None:

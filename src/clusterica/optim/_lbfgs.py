@@ -52,6 +52,7 @@ def _squared_length(a: Array) -> float:
 
 def _length(a: Array) -> float:
     """Return the norm of an array without overflow or underflow of its square."""
+    # Dividing by the largest entry first keeps all squares within range.
     largest = float(namespace_of(a).max(abs(a)))
     return largest * _squared_length(a / largest) ** 0.5 if 0 < largest < np.inf else largest
 
