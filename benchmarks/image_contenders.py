@@ -18,7 +18,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from benchmarks.contenders import Run, RunOf, serve
 
 Encode = Callable[[np.ndarray], np.ndarray]
-Learn, MakeHead = Callable[[np.ndarray], Encode], Callable[[int], Any]
+Learn, MakeClassifier = Callable[[np.ndarray], Encode], Callable[[int], Any]
 
 SIDE, PATCH, CHANNELS = 32, 6, 3
 PLACES = (SIDE - PATCH + 1) ** 2
@@ -99,12 +99,12 @@ def sklearn_parts(images: np.ndarray, labels: np.ndarray, kind: str) -> Run:
 
         return lambda X: np.stack([feature(image) for image in X])
 
-    def head(n: int) -> Any:
+    def classifier(n: int) -> Any:
         return make_pipeline(
             StandardScaler(), LinearSVC(C=STRENGTH / n, dual=False, random_state=0)
         )
 
-    return lambda n_scored: _timed(images, labels, n_scored, learn, head)
+    return lambda n_scored: _timed(images, labels, n_scored, learn, classifier)
 
 
 def _fitted(images: np.ndarray) -> Any:
@@ -130,7 +130,7 @@ def _halves(half: int) -> tuple[slice, slice]:
     return slice(None, half), slice(half, None)
 
 
-def _our_parts(kind: str, k: str) -> tuple[Learn, MakeHead]:
+def _our_parts(kind: str, k: str) -> tuple[Learn, MakeClassifier]:
     from clusterica.cluster import KMeans
     from clusterica.images import ImageFeatures
     from clusterica.linear import LinearSVC
@@ -143,10 +143,10 @@ def _our_parts(kind: str, k: str) -> tuple[Learn, MakeHead]:
     def learn(X: np.ndarray) -> Encode:
         return model.set_params(n_patches=PATCHES_PER_IMAGE * len(X)).fit(X).transform
 
-    def head(n: int) -> LinearSVC:
+    def classifier(n: int) -> LinearSVC:
         return LinearSVC(C=STRENGTH / n if kind == "same" else "auto", random_state=0)
 
-    return learn, head
+    return learn, classifier
 
 
 def _timed(
@@ -154,7 +154,7 @@ def _timed(
     labels: np.ndarray,
     n_scored: int,
     learn: Learn,
-    make_head: MakeHead,
+    make_classifier: MakeClassifier,
 ) -> dict[str, Any]:
     """Learn, encode and classify the first two thirds of the images; score so many of the others, untimed."""
     n = 2 * len(images) // 3
@@ -163,18 +163,18 @@ def _timed(
     times.append(time.perf_counter())
     features = encode(images[:n])
     times.append(time.perf_counter())
-    head = make_head(n).fit(features, labels[:n])
+    classifier = make_classifier(n).fit(features, labels[:n])
     times.append(time.perf_counter())
     told = _stages(times, cpu)
     if n_scored:
         others = slice(n, n + n_scored)
-        told["accuracy"] = float(head.score(encode(images[others]), labels[others]))
+        told["accuracy"] = float(classifier.score(encode(images[others]), labels[others]))
     return told
 
 
 def _stages(times: list[float], cpu: float) -> dict[str, Any]:
     """Return the seconds of all and of every stage, and those of all threads, which end now."""
-    stages = dict(zip(("learn", "encode", "head"), np.diff(times).tolist(), strict=True))
+    stages = dict(zip(("learn", "encode", "classifier"), np.diff(times).tolist(), strict=True))
     return {
         "seconds": times[-1] - times[0],
         "cpu_seconds": time.process_time() - cpu,
@@ -183,7 +183,7 @@ def _stages(times: list[float], cpu: float) -> dict[str, Any]:
 
 
 def _everything(images: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
-    """Learn from the training images, encode all, and fit a head that chooses its C."""
+    """Learn from the training images, encode all, and fit a classifier that chooses its C."""
     from clusterica.images import ImageFeatures
     from clusterica.linear import LinearSVC
 
@@ -192,15 +192,15 @@ def _everything(images: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
     times.append(time.perf_counter())
     features = model.transform(images)
     times.append(time.perf_counter())
-    head = LinearSVC(C="auto", random_state=0).fit(features[:TRAINING], labels[:TRAINING])
+    classifier = LinearSVC(C="auto", random_state=0).fit(features[:TRAINING], labels[:TRAINING])
     times.append(time.perf_counter())
     return {
         **_stages(times, cpu),
         "feature_bytes": features.nbytes,
-        "C": head.C_,
-        "passes": head.n_passes_,
-        "converged": head.converged_,
-        "accuracy": head.score(features[TRAINING:], labels[TRAINING:]),
+        "C": classifier.C_,
+        "passes": classifier.n_passes_,
+        "converged": classifier.converged_,
+        "accuracy": classifier.score(features[TRAINING:], labels[TRAINING:]),
     }
 
 

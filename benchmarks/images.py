@@ -34,8 +34,8 @@ RESULTS = Path(__file__).parent / "results"
 MODULE = "benchmarks.image_contenders"
 ENCODED, CLASSIFIED, WHOLE, WARM = 1000, 2000, 60_000, 60
 NUMPY_BLOCKS = ("1", "8")  # images at a time; the best counts
-STAGES = ("learn", "encode", "head")
-# Fewer turns with more filters: there the head of scikit-learn takes minutes.
+STAGES = ("learn", "encode", "classifier")
+# Fewer turns with more filters: there the classifier of scikit-learn takes minutes.
 FILTERS_TO_CLASSIFY = {400: 5, 1600: 1}
 
 
@@ -112,7 +112,7 @@ def encode(data: str | None, repeats: int, n_images: int = ENCODED) -> dict[str,
 
 
 def classify(data: str | None, k: int, repeats: int, n_images: int = CLASSIFIED) -> dict[str, Any]:
-    """Time learning, encoding and the head on images, against parts of scikit-learn."""
+    """Time learning, encoding and the classifier on images, against parts of scikit-learn."""
     n_scored = n_images // 2
     jobs = [Job("clusterica", f"{kind} {k}", n_scored) for kind in ("same", "default")]
     jobs += [Job("scikit-learn", str(k), n_scored)]

@@ -263,7 +263,7 @@ def _classifying(part: dict[str, Any]) -> list[str]:
         f"{part['repeats']}: {part['speed_up']['same']:.1f} x as fast as ``extract_patches_2d``, ``KMeans`` "
         "and its ``transform`` (triangle codes), ``StandardScaler`` and ``LinearSVC`` of scikit-learn. Both "
         f"learn from {part['n_patches']:,} patches in {part['iterations']} iterations from random rows, with "
-        f"one start, and fit the same head, C = {part['C']:g} / images, for scikit-learn by its primal "
+        f"one start, and fit the same classifier, C = {part['C']:g} / images, for scikit-learn by its primal "
         f"solver. Accuracy is that on {part['n_images'] // 2:,} other images. The second row is our default "
         "pipeline, with another learner, twice the features, and C by cross-validation.",
         "",
@@ -273,13 +273,13 @@ def _classifying(part: dict[str, Any]) -> list[str]:
             names[row["contender"], row["kind"]],
             *(
                 f"{row[stage]:.2f} s"
-                for stage in ("seconds", "learn", "encode", "head", "cpu_seconds")
+                for stage in ("seconds", "learn", "encode", "classifier", "cpu_seconds")
             ),
             f"{row['accuracy']:.1%}",
         ]
         for row in part["rows"]
     ]
-    return lines + rst_table(["", "all", "learn", "encode", "head", "CPU", "accuracy"], table)
+    return lines + rst_table(["", "all", "learn", "encode", "classifier", "CPU", "accuracy"], table)
 
 
 def _everything(part: dict[str, Any]) -> list[str]:
@@ -292,12 +292,14 @@ def _everything(part: dict[str, Any]) -> list[str]:
     row = [
         *(
             f"{part[stage]:.0f} s"
-            for stage in ("seconds", "learn", "encode", "head", "cpu_seconds")
+            for stage in ("seconds", "learn", "encode", "classifier", "cpu_seconds")
         ),
         f"{part['extra_mib']:.0f} MiB",
         f"{part['accuracy']:.2%}",
     ]
-    return lines + rst_table(["all", "learn", "encode", "head", "CPU", "memory", "accuracy"], [row])
+    return lines + rst_table(
+        ["all", "learn", "encode", "classifier", "CPU", "memory", "accuracy"], [row]
+    )
 
 
 def rica_section(report: dict[str, Any]) -> list[str]:

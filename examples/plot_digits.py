@@ -64,8 +64,10 @@ for n in counts:
         for _ in range(3)
     ]
     for name, rows in (("features", X), ("raw pixels", pixels)):
-        heads = [LinearSVC(C="auto", random_state=0).fit(rows[draw], y[draw]) for draw in draws]
-        scores[name].append([head.score(rows[test], y[test]) for head in heads])
+        classifiers = [
+            LinearSVC(C="auto", random_state=0).fit(rows[draw], y[draw]) for draw in draws
+        ]
+        scores[name].append([classifier.score(rows[test], y[test]) for classifier in classifiers])
 
 # %%
 # Features are right more often, and most of all where labels are few.

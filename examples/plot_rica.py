@@ -86,8 +86,8 @@ def accuracy(rica, split):
     rica.fit(images[learn], y[learn])
     codes = rica.transform(images)
     codes = np.hstack([np.maximum(codes, 0), np.maximum(-codes, 0)])
-    head = make_pipeline(StandardScaler(), LogisticRegression(max_iter=200))
-    return 100 * head.fit(codes[learn], y[learn]).score(codes[check], y[check])
+    classifier = make_pipeline(StandardScaler(), LogisticRegression(max_iter=200))
+    return 100 * classifier.fit(codes[learn], y[learn]).score(codes[check], y[check])
 
 
 warnings.filterwarnings("ignore", "eta=.* is not above")  # smaller ones are tried on purpose

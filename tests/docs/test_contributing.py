@@ -15,6 +15,8 @@ EXAMPLES = {
 }
 
 
-@pytest.mark.parametrize("title", ["a contrast", "a kernel"])
+@pytest.mark.parametrize(
+    "title", ["an op", "a contrast", "a kernel", "an encoder", "a rule of K-means", "a solver"]
+)
 def test_code_runs_as_printed(title):
     exec(compile(EXAMPLES[title], "CONTRIBUTING.md", "exec"), {"__name__": "example"})

@@ -71,7 +71,7 @@ def test_table_1(reproduced):
     for value in found.values():
         assert value["accuracy"] > 0.95
         assert value["C"] > 0
-        assert min(value["learn_seconds"], value["encode_seconds"], value["head_seconds"]) > 0
+        assert min(value["learn_seconds"], value["encode_seconds"], value["classifier_seconds"]) > 0
     printed = [row[2] for row in outcome.result.rows[:2]]
     assert printed == [f"{100 * value['accuracy']:.1f}" for value in found.values()]
     assert outcome.result.checks == ()  # digits are not compared with the paper's figures
@@ -184,14 +184,14 @@ def test_encoders_come_closer_with_more_labels(reproduced):
 def test_an_image_and_its_mirror_image_are_held_out_together():
     found = load_digits_images()
     parts = [Labeled(found.images[i], found.labels[i]) for i in (slice(99), slice(99, 300))]
-    head = LinearSVC(random_state=0)
+    classifier = LinearSVC(random_state=0)
     features = ImageFeatures(8, patch_size=4, n_patches=2000, random_state=0)
-    outcome = evaluate(features, Split(*parts, "digits"), head=head, mirrored=True)
-    images, twins = np.split(head.validation, 2)
+    outcome = evaluate(features, Split(*parts, "digits"), classifier=classifier, mirrored=True)
+    images, twins = np.split(classifier.validation, 2)
     np.testing.assert_array_equal(images, twins)
     assert images.sum() == 99 // 5
     assert 0.5 < outcome.accuracy < 1
-    assert outcome.head_passes == head.n_passes_
+    assert outcome.classifier_passes == classifier.n_passes_
     X, y = encode_training(features, parts[0], mirrored=True)
     np.testing.assert_array_equal(X[99:], features.transform(parts[0].images[:, :, ::-1]))
     np.testing.assert_array_equal(y[99:], parts[0].labels)

@@ -1,4 +1,4 @@
-"""On a CUDA device: sources, pursuits, densities, encoders, heads and image features as on the CPU."""
+"""On a CUDA device: sources, pursuits, densities, encoders, classifiers and image features as on the CPU."""
 
 import numpy as np
 import pytest
@@ -100,13 +100,13 @@ def test_encoders(name):
     np.testing.assert_allclose(found, expected, atol=2e-2 * np.abs(expected).max())
 
 
-@pytest.mark.parametrize("head", [LinearSVC(C=10.0), RidgeClassifier(alpha=1.0)], ids=str)
+@pytest.mark.parametrize("classifier", [LinearSVC(C=10.0), RidgeClassifier(alpha=1.0)], ids=str)
 @pytest.mark.parametrize("n", [1500, 50])
-def test_heads(head, n):
+def test_linear_classifiers(classifier, n):
     rows, y = DIGITS.data[:n].astype(np.float32), DIGITS.target[:n]
-    expected = head.fit(rows, y).decision_function(rows)
+    expected = classifier.fit(rows, y).decision_function(rows)
     tensor = torch.asarray(rows, device="cuda")
-    found = head.fit(tensor, y)
+    found = classifier.fit(tensor, y)
     np.testing.assert_allclose(to_host(found.decision_function(tensor)), expected, atol=2e-2)
 
 

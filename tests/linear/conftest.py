@@ -1,4 +1,4 @@
-"""What the tests of the heads share: collinear data with classes, and minima found in another way."""
+"""What the tests of the classifiers share: collinear data with classes, and minima found in another way."""
 
 from typing import NamedTuple
 

@@ -13,7 +13,7 @@ import clusterica
 from clusterica.linear import LinearSVC, RidgeClassifier
 from clusterica.linear._lbfgs import LBFGSSolver
 
-HEADS = [LinearSVC(0.02, tol=1e-12), RidgeClassifier(2.0, tol=1e-12)]
+CLASSIFIERS = [LinearSVC(0.02, tol=1e-12), RidgeClassifier(2.0, tol=1e-12)]
 WEIGHTS = ["balanced", {"b": 0.5, "a": 4.0, "c": 1.0}, {"a": 2.5}]
 
 
@@ -37,16 +37,16 @@ def by_hand(class_weight, y, sample_weight=None):
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("class_weight", WEIGHTS, ids=str)
-@pytest.mark.parametrize("head", HEADS, ids=str)
-def test_same_as_weights_of_rows(words, rng, head, class_weight, weighted):
+@pytest.mark.parametrize("classifier", CLASSIFIERS, ids=str)
+def test_same_as_weights_of_rows(words, rng, classifier, class_weight, weighted):
     X, y = words
     weights = rng.integers(0, 4, len(y)).astype(float) if weighted else None
-    found = clone(head).set_params(class_weight=class_weight).fit(X, y, sample_weight=weights)
-    expected = clone(head).fit(X, y, sample_weight=by_hand(class_weight, y, weights))
+    found = clone(classifier).set_params(class_weight=class_weight).fit(X, y, sample_weight=weights)
+    expected = clone(classifier).fit(X, y, sample_weight=by_hand(class_weight, y, weights))
     np.testing.assert_allclose(found.coef_, expected.coef_, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(found.intercept_, expected.intercept_, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(found.objective_, expected.objective_, rtol=1e-9)
-    plain = clone(head).fit(X, y, sample_weight=weights)
+    plain = clone(classifier).fit(X, y, sample_weight=weights)
     assert not np.allclose(found.coef_, plain.coef_, rtol=1e-3)
 
 
@@ -86,14 +86,14 @@ def test_equal_weights_of_classes_multiply_the_strength(words):
 
 
 @pytest.mark.parametrize("primal", [False, True])
-@pytest.mark.parametrize("head", [LinearSVC, RidgeClassifier])
-def test_strength_is_chosen_with_the_weights(words, monkeypatch, head, primal):
+@pytest.mark.parametrize("classifier", [LinearSVC, RidgeClassifier])
+def test_strength_is_chosen_with_the_weights(words, monkeypatch, classifier, primal):
     if primal:
         where = "clusterica.linear._base._solver_kind"
         monkeypatch.setattr(where, lambda rows, *, search: LBFGSSolver)
     X, y = words
-    found = head(class_weight="balanced", random_state=0).fit(X, y)
-    expected = head(random_state=0).fit(X, y, sample_weight=by_hand("balanced", y))
+    found = classifier(class_weight="balanced", random_state=0).fit(X, y)
+    expected = classifier(random_state=0).fit(X, y, sample_weight=by_hand("balanced", y))
     np.testing.assert_allclose(found.validation_scores_, expected.validation_scores_, atol=1e-9)
     np.testing.assert_allclose(found.coef_, expected.coef_, rtol=1e-3, atol=1e-4)
 
@@ -102,9 +102,9 @@ def test_balanced_finds_the_rare_class():
     rng = np.random.default_rng(2)
     y = (np.arange(1000) < 40).astype(int)
     X = rng.normal(size=(1000, 2)) + 1.5 * y[:, None]
-    for head in (LinearSVC, RidgeClassifier):
+    for classifier in (LinearSVC, RidgeClassifier):
         recall = [
-            (head(1.0, class_weight=weight).fit(X, y).predict(X)[y == 1] == 1).mean()
+            (classifier(1.0, class_weight=weight).fit(X, y).predict(X)[y == 1] == 1).mean()
             for weight in (None, "balanced")
         ]
         assert recall[0] < 0.5 < recall[1]
@@ -113,20 +113,20 @@ def test_balanced_finds_the_rare_class():
 @pytest.mark.parametrize("class_weight", [None, *WEIGHTS], ids=str)
 def test_saved_and_cloned(tmp_path, words, class_weight):
     X, y = words
-    head = LinearSVC(3.0, class_weight=class_weight).fit(X, y)
-    assert clone(head).class_weight == class_weight
-    clusterica.save(head, tmp_path / "head.safetensors")
-    again = clusterica.load(tmp_path / "head.safetensors")
+    classifier = LinearSVC(3.0, class_weight=class_weight).fit(X, y)
+    assert clone(classifier).class_weight == class_weight
+    clusterica.save(classifier, tmp_path / "classifier.safetensors")
+    again = clusterica.load(tmp_path / "classifier.safetensors")
     assert again.class_weight == class_weight
-    np.testing.assert_array_equal(again.predict(X), head.predict(X))
+    np.testing.assert_array_equal(again.predict(X), classifier.predict(X))
 
 
 def test_keys_that_are_numbers_are_saved(tmp_path, words):
     X, y = words[0], np.unique(words[1], return_inverse=True)[1]
-    head = LinearSVC(3.0, class_weight={0: 2.0, 1: 1.0}).fit(X, y)
-    clusterica.save(head, tmp_path / "head.safetensors")
-    again = clusterica.load(tmp_path / "head.safetensors")
-    np.testing.assert_array_equal(again.fit(X, y).coef_, head.coef_)
+    classifier = LinearSVC(3.0, class_weight={0: 2.0, 1: 1.0}).fit(X, y)
+    clusterica.save(classifier, tmp_path / "classifier.safetensors")
+    again = clusterica.load(tmp_path / "classifier.safetensors")
+    np.testing.assert_array_equal(again.fit(X, y).coef_, classifier.coef_)
 
 
 def test_weights_of_some_classes(words):
@@ -142,10 +142,10 @@ def test_weights_of_some_classes(words):
 
 
 @pytest.mark.parametrize("value", [-1.0, np.nan, np.inf])
-@pytest.mark.parametrize("head", [LinearSVC, RidgeClassifier])
-def test_weights_that_are_none(words, head, value):
+@pytest.mark.parametrize("classifier", [LinearSVC, RidgeClassifier])
+def test_weights_that_are_none(words, classifier, value):
     with pytest.raises(ValueError, match=r"class_weight of class 'b' is .*not negative"):
-        head(1.0, class_weight={"a": 1.0, "b": value}).fit(*words)
+        classifier(1.0, class_weight={"a": 1.0, "b": value}).fit(*words)
 
 
 def test_class_weight_of_another_kind(words):
@@ -174,9 +174,9 @@ def test_balanced_leaves_out_classes_without_weight(words):
     np.testing.assert_allclose(found.coef_[2], two.coef_[0], atol=1e-6)
 
 
-@pytest.mark.parametrize("head", HEADS, ids=str)
-def test_wherever_rows_live(put, words, head):
+@pytest.mark.parametrize("classifier", CLASSIFIERS, ids=str)
+def test_wherever_rows_live(put, words, classifier):
     X, y = words
-    head = clone(head).set_params(class_weight="balanced")
-    expected = clone(head).fit(X, y).predict(X)
-    np.testing.assert_array_equal(head.fit(put(X), y).predict(put(X)), expected)
+    classifier = clone(classifier).set_params(class_weight="balanced")
+    expected = clone(classifier).fit(X, y).predict(X)
+    np.testing.assert_array_equal(classifier.fit(put(X), y).predict(put(X)), expected)

@@ -235,15 +235,15 @@ def test_repeated_fits_are_equal(tall):
 
 
 @pytest.mark.parametrize("n", [60, 800, 1700])  # each by another solver
-@pytest.mark.parametrize("head", [LinearSVC(C=1.0), RidgeClassifier(alpha=1.0)], ids=str)
-def test_a_class_whose_rows_have_no_weight(n, head):
+@pytest.mark.parametrize("classifier", [LinearSVC(C=1.0), RidgeClassifier(alpha=1.0)], ids=str)
+def test_a_class_whose_rows_have_no_weight(n, classifier):
     """Its minimum is zero, relative to which no gap is small: that took 1000 passes."""
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(n, 5)), np.arange(n) % 3
     X[np.arange(n), y] += 2
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        fitted = clone(head).fit(X, y, sample_weight=(y != 2).astype(float))
+        fitted = clone(classifier).fit(X, y, sample_weight=(y != 2).astype(float))
     assert fitted.converged_
     assert fitted.n_iter_ < 50
     assert (fitted.predict(X)[y != 2] == y[y != 2]).mean() > 0.8
@@ -260,5 +260,5 @@ def test_features_whose_squares_overflow():
 
 def test_labels_of_another_byte_order(put):
     X, y = np.random.default_rng().normal(size=(50, 3)), (np.arange(50) % 2).astype(">i4")
-    head = LinearSVC().fit(put(X), y)
-    assert set(to_host(head.predict(put(X)))) <= {0, 1}
+    classifier = LinearSVC().fit(put(X), y)
+    assert set(to_host(classifier.predict(put(X)))) <= {0, 1}

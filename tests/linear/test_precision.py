@@ -16,7 +16,7 @@ from clusterica.linear._lbfgs import LBFGSSolver, PrincipalSolver
 from clusterica.linear._newton import NewtonSolver
 
 SOLVERS = [NewtonSolver, LBFGSSolver, PrincipalSolver]
-HEADS = [partial(LinearSVC, C=0.2), partial(RidgeClassifier, alpha=0.5)]
+CLASSIFIERS = [partial(LinearSVC, C=0.2), partial(RidgeClassifier, alpha=0.5)]
 
 
 @pytest.fixture
@@ -55,12 +55,14 @@ def test_ridge_of_float32_rows(alpha, shape, standardize, intercept, weighted):
     X, y = noisy(0, *shape)
     weights = np.random.default_rng(1).uniform(0.2, 3, len(X)) if weighted else np.ones(len(X))
     setting = {"fit_intercept": intercept, "standardize": standardize}
-    head = RidgeClassifier(alpha, **setting).fit(X, y, sample_weight=weights if weighted else None)
-    assert head.converged_
-    assert head.coef_.dtype == np.float32
+    classifier = RidgeClassifier(alpha, **setting).fit(
+        X, y, sample_weight=weights if weighted else None
+    )
+    assert classifier.converged_
+    assert classifier.coef_.dtype == np.float32
     w, b = exact_ridge(X, y, alpha, weights, intercept=intercept, standardize=standardize)
-    np.testing.assert_allclose(head.coef_[0], w, rtol=0, atol=1e-6 * np.abs(w).max())
-    np.testing.assert_allclose(head.intercept_[0], b, atol=1e-6 * (1 + np.abs(w).max()))
+    np.testing.assert_allclose(classifier.coef_[0], w, rtol=0, atol=1e-6 * np.abs(w).max())
+    np.testing.assert_allclose(classifier.intercept_[0], b, atol=1e-6 * (1 + np.abs(w).max()))
 
 
 KINDS = {
@@ -72,16 +74,18 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("head", [LinearSVC(1e4), LinearSVC(0.01), RidgeClassifier(1e-6)], ids=str)
+@pytest.mark.parametrize(
+    "classifier", [LinearSVC(1e4), LinearSVC(0.01), RidgeClassifier(1e-6)], ids=str
+)
 @pytest.mark.parametrize("solver", [NewtonSolver, PrincipalSolver])
 @pytest.mark.parametrize("shape", [(200, 5), (40, 70)])
-def test_float32_as_float64(use, shape, solver, head, kind):
-    if isinstance(head, LinearSVC) and solver is PrincipalSolver:
-        head = LinearSVC(min(head.C, 1.0), tol=1e-12)
+def test_float32_as_float64(use, shape, solver, classifier, kind):
+    if isinstance(classifier, LinearSVC) and solver is PrincipalSolver:
+        classifier = LinearSVC(min(classifier.C, 1.0), tol=1e-12)
     use(solver)
     X, y = noisy(2, *shape)
     narrow, wide = (
-        clone(head).fit(KINDS[kind](X.astype(dtype)), y) for dtype in (np.float32, np.float64)
+        clone(classifier).fit(KINDS[kind](X.astype(dtype)), y) for dtype in (np.float32, np.float64)
     )
     w, atol = to_host(wide.coef_), 2e-6 if solver is NewtonSolver else 2e-5
     np.testing.assert_allclose(to_host(narrow.coef_), w, rtol=0, atol=atol * np.abs(w).max())
@@ -93,18 +97,18 @@ def test_weak_penalty_scores_as_float64():
     assert narrow.score(X, y) == pytest.approx(wide.score(X, y), abs=0.005)
 
 
-def recomputed(head, X, y, weights, standardize):
+def recomputed(classifier, X, y, weights, standardize):
     """Return the objectives of coef_ and intercept_, straight from their definition, in float64."""
     X, shares = X.astype(np.float64), weights / weights.sum()
-    targets = head.classes_ if len(head.classes_) > 2 else head.classes_[1:]
+    targets = classifier.classes_ if len(classifier.classes_) > 2 else classifier.classes_[1:]
     T = np.where(y[:, None] == targets, 1.0, -1.0)
     scale = np.sqrt(shares @ (X - shares @ X) ** 2) if standardize else 1.0
-    A, c = head.coef_.astype(np.float64), head.intercept_.astype(np.float64)
+    A, c = classifier.coef_.astype(np.float64), classifier.intercept_.astype(np.float64)
     residual = 1 - T * (X @ A.T + c)
     squares = ((A * scale) ** 2).sum(axis=1)
-    if isinstance(head, LinearSVC):
-        return squares / 2 + head.C_ * (weights @ np.clip(residual, 0, None) ** 2)
-    return weights @ residual**2 + head.alpha_ * squares
+    if isinstance(classifier, LinearSVC):
+        return squares / 2 + classifier.C_ * (weights @ np.clip(residual, 0, None) ** 2)
+    return weights @ residual**2 + classifier.alpha_ * squares
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -113,15 +117,15 @@ def recomputed(head, X, y, weights, standardize):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("shape", ["tall", "wide"])
 @pytest.mark.parametrize("solver", SOLVERS)
-@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.parametrize("classifier", CLASSIFIERS)
 def test_objective_is_that_of_coef(
-    request, use, head, solver, shape, dtype, standardize, intercept, weighted
+    request, use, classifier, solver, shape, dtype, standardize, intercept, weighted
 ):
     X, y = request.getfixturevalue(shape)
     weights = np.random.default_rng(4).uniform(0.2, 3, len(X)) if weighted else np.ones(len(X))
     use(solver)
     X = X.astype(dtype)
-    model = head(fit_intercept=intercept, standardize=standardize)
+    model = classifier(fit_intercept=intercept, standardize=standardize)
     model.fit(X, y, sample_weight=weights if weighted else None)
     expected = recomputed(model, X, y, weights, standardize)
     # Means and deviations of float32 rows are summed in float32.
@@ -131,14 +135,14 @@ def test_objective_is_that_of_coef(
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("solver", SOLVERS)
-@pytest.mark.parametrize("head", HEADS)
-def test_gap_counts_the_rounding_of_the_classifier(use, head, solver):
+@pytest.mark.parametrize("classifier", CLASSIFIERS)
+def test_gap_counts_the_rounding_of_the_classifier(use, classifier, solver):
     """5e5 deviations from the origin an intercept in float32 is some hundredths off, and in float64 exact."""
     X, _ = noisy(5, 300, 8)
     far, y = X + np.float32(2**19), X[:, :6].argmax(axis=1)
     use(solver)
-    exact = head(tol=1e-9).fit(far.astype(np.float64), y)
-    rounded = head().fit(far, y)
+    exact = classifier(tol=1e-9).fit(far.astype(np.float64), y)
+    rounded = classifier().fit(far, y)
     assert exact.converged_
     risen = (rounded.objective_ - exact.objective_) / rounded.objective_
     assert risen.max() > 1e-6
@@ -151,22 +155,24 @@ def test_gap_counts_the_rounding_of_the_classifier(use, head, solver):
 def test_says_that_rounding_spoils_the_classifier():
     X, y = noisy(5, 40, 70)
     with pytest.warns(ConvergenceWarning, match="rounding coef_ and intercept_ to float32 raises"):
-        head = RidgeClassifier(1e-3, fit_intercept=False, standardize=False).fit(
+        classifier = RidgeClassifier(1e-3, fit_intercept=False, standardize=False).fit(
             X + np.float32(1e5), y
         )
-    assert not head.converged_
-    assert head.gap_[0] > 1e-3
+    assert not classifier.converged_
+    assert classifier.gap_[0] > 1e-3
 
 
 def test_rounding_of_weights_does_not_move_margins():
     """The intercept makes up for what rounding does to coef_, times a mean of 1000 deviations."""
     X, y = noisy(6, 300, 8)
     far = (X + np.float32(1024)).astype(np.float32)
-    head = RidgeClassifier(1e-3).fit(far, y)
+    classifier = RidgeClassifier(1e-3).fit(far, y)
     exact = RidgeClassifier(1e-3).fit(far.astype(np.float64), y)
-    margins = far.astype(np.float64) @ head.coef_[0].astype(np.float64) + float(head.intercept_[0])
+    margins = far.astype(np.float64) @ classifier.coef_[0].astype(np.float64) + float(
+        classifier.intercept_[0]
+    )
     error = margins - exact.decision_function(far.astype(np.float64))
-    assert np.abs(error).max() < np.spacing(np.abs(head.intercept_[0])) / 2 + 1e-6
+    assert np.abs(error).max() < np.spacing(np.abs(classifier.intercept_[0])) / 2 + 1e-6
 
 
 def with_bias_column(value, dtype):
@@ -176,13 +182,15 @@ def with_bias_column(value, dtype):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("solver", [NewtonSolver, LBFGSSolver])
-@pytest.mark.parametrize("head", [partial(LinearSVC, C=5.0), partial(RidgeClassifier, alpha=0.1)])
-def test_huge_constant_column_is_an_intercept(use, head, solver, dtype):
+@pytest.mark.parametrize(
+    "classifier", [partial(LinearSVC, C=5.0), partial(RidgeClassifier, alpha=0.1)]
+)
+def test_huge_constant_column_is_an_intercept(use, classifier, solver, dtype):
     """Its weight is next to nothing, and so is the penalty. It hid other features in products of rows."""
     use(solver)
     X, y = with_bias_column(7e8, dtype)
-    with_column = head(fit_intercept=False, standardize=False, tol=1e-10).fit(X, y)
-    with_intercept = head(standardize=False, tol=1e-10).fit(X[:, :-1], y)
+    with_column = classifier(fit_intercept=False, standardize=False, tol=1e-10).fit(X, y)
+    with_intercept = classifier(standardize=False, tol=1e-10).fit(X[:, :-1], y)
     assert with_column.converged_
     np.testing.assert_allclose(with_column.coef_[:, :-1], with_intercept.coef_, atol=2e-4)
     np.testing.assert_allclose(with_column.coef_[:, -1] * 7e8, with_intercept.intercept_, atol=2e-4)
@@ -242,7 +250,7 @@ def altered(X, kind):
 )
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_no_numbers_are_out_of_reach(use, solver, kind, dtype, size):
-    """No error and no warning of NumPy; a head may say that it has not converged."""
+    """No error and no warning of NumPy; a classifier may say that it has not converged."""
     use(solver)
     rng = np.random.default_rng()
     weights = 10.0 ** rng.uniform(-10, 10, 40) if size == "mixed" else np.full(40, size)
@@ -254,15 +262,15 @@ def test_no_numbers_are_out_of_reach(use, solver, kind, dtype, size):
             "standardize": bool(rng.integers(2)),
             "max_iter": 20,
         }
-        heads = [LinearSVC(C, **setting) for C in (1e-12, 1.0, 1e12)]
-        heads += [RidgeClassifier(alpha, **setting) for alpha in (1e-12, 1.0, 1e12)]
-        for head in heads:
+        classifiers = [LinearSVC(C, **setting) for C in (1e-12, 1.0, 1e12)]
+        classifiers += [RidgeClassifier(alpha, **setting) for alpha in (1e-12, 1.0, 1e12)]
+        for classifier in classifiers:
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
                 warnings.simplefilter("ignore", ConvergenceWarning)
-                head.fit(X, y, sample_weight=weights)
+                classifier.fit(X, y, sample_weight=weights)
             for name in ("coef_", "intercept_", "objective_", "gap_"):
-                assert np.isfinite(getattr(head, name)).all(), (head, name)
+                assert np.isfinite(getattr(classifier, name)).all(), (classifier, name)
 
 
 def test_strengths_beyond_numbers():

@@ -36,7 +36,7 @@ def test_inverse(put, rng, n, memory, by_features, C):
         assert gram.by_features is by_features
         apply = gram.at(C, intercept=True)
         M = matrix(gram, X, C)
-    G, place = rng.normal(size=(3, 71)), gram._rows.place
+    G, place = rng.normal(size=(3, 71)), gram._rows.place.put
     expected = np.hstack([np.linalg.solve(M, G[:, :-1].T).T, G[:, -1:] / (2 * C)])
     np.testing.assert_allclose(to_host(apply(place(G))), expected, rtol=1e-7, atol=1e-10)
     without = gram.at(C, intercept=False)(place(G))

@@ -9,9 +9,9 @@ import clusterica
 from clusterica.arrays import as_rows, to_host
 from clusterica.linear import LinearSVC, RidgeClassifier
 from clusterica.linear._base import _solver_kind
-from clusterica.linear._equations import positive_solver, solve_positive
 from clusterica.linear._lbfgs import LBFGSSolver, PrincipalSolver
 from clusterica.linear._newton import NewtonSolver
+from clusterica.ops.linalg import positive_solver, solve_positive
 
 
 @pytest.fixture
@@ -22,17 +22,19 @@ def use(monkeypatch):
 
 
 @pytest.mark.parametrize("intercept", [True, False])
-@pytest.mark.parametrize("head", [partial(LinearSVC, C=0.5), partial(RidgeClassifier, alpha=2.0)])
-def test_same_minimum_as_newton(put, use, wide, rng, head, intercept):
+@pytest.mark.parametrize(
+    "classifier", [partial(LinearSVC, C=0.5), partial(RidgeClassifier, alpha=2.0)]
+)
+def test_same_minimum_as_newton(put, use, wide, rng, classifier, intercept):
     X, y = wide
     X[:, 3] = 2.0  # without variance
     X[7] = X[8]  # a direction less
     weights = rng.integers(0, 3, size=len(X)).astype(float)
     use(NewtonSolver)
-    expected = head(tol=1e-11, fit_intercept=intercept).fit(X, y, sample_weight=weights)
+    expected = classifier(tol=1e-11, fit_intercept=intercept).fit(X, y, sample_weight=weights)
     use(PrincipalSolver)
     placed = put(X)
-    model = head(tol=1e-11, fit_intercept=intercept).fit(placed, y, sample_weight=weights)
+    model = classifier(tol=1e-11, fit_intercept=intercept).fit(placed, y, sample_weight=weights)
     assert model.converged_
     assert type(model.coef_) is type(placed)
     np.testing.assert_allclose(model.objective_, expected.objective_, rtol=1e-9)
@@ -40,13 +42,13 @@ def test_same_minimum_as_newton(put, use, wide, rng, head, intercept):
     np.testing.assert_allclose(to_host(model.intercept_), expected.intercept_, atol=1e-4)
 
 
-@pytest.mark.parametrize(("head", "name"), [(LinearSVC, "C"), (RidgeClassifier, "alpha")])
-def test_same_strength_as_newton(put, use, wide, head, name):
+@pytest.mark.parametrize(("classifier", "name"), [(LinearSVC, "C"), (RidgeClassifier, "alpha")])
+def test_same_strength_as_newton(put, use, wide, classifier, name):
     X, y = wide
     use(NewtonSolver)
-    expected = head(random_state=0).fit(X, y)
+    expected = classifier(random_state=0).fit(X, y)
     use(PrincipalSolver)
-    model = head(random_state=0).fit(put(X), y)
+    model = classifier(random_state=0).fit(put(X), y)
     paths = [getattr(m, f"{name}_path_") for m in (model, expected)]
     # A row that is held out near the border may fall on the other side, and the climb end a step later.
     steps = [np.round(2 * np.log10(path), 3) for path in paths]

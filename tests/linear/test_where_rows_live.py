@@ -38,14 +38,16 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("head", [partial(LinearSVC, C=0.1), partial(RidgeClassifier, alpha=2.0)])
+@pytest.mark.parametrize(
+    "classifier", [partial(LinearSVC, C=0.1), partial(RidgeClassifier, alpha=2.0)]
+)
 @pytest.mark.parametrize("shape", ["tall", "wide"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_kinds_of_data(request, tmp_path, head, shape, kind):
+def test_kinds_of_data(request, tmp_path, classifier, shape, kind):
     X, y = request.getfixturevalue(shape)
-    expected = head(tol=1e-11).fit(X, y)
+    expected = classifier(tol=1e-11).fit(X, y)
     X_there = KINDS[kind](X, tmp_path)
-    model = head(tol=1e-11).fit(X_there, y)
+    model = classifier(tol=1e-11).fit(X_there, y)
     assert model.converged_
     np.testing.assert_allclose(to_host(model.coef_), expected.coef_, atol=1e-4)
     np.testing.assert_allclose(to_host(model.intercept_), expected.intercept_, atol=1e-3)

@@ -9,8 +9,11 @@ from clusterica.ops.margin import (
     decisions,
     feature_sums,
     margin_sums,
+    predicted,
+    products_with,
     squared_losses,
     weighted_rows,
+    wide_feature_sums,
     winners,
 )
 
@@ -130,7 +133,7 @@ def test_feature_sums(put, block):
     expected = sum(wi * (x - a) ** 2 for wi, x in zip(w, X, strict=True))
     np.testing.assert_allclose(to_host(sums.second), expected, rtol=1e-12)
     narrow = (put(1e-24 * array.astype(np.float32)) for array in (X, a))
-    wide = feature_sums(*narrow, put(w.astype(np.float32)), wide=True)
+    wide = wide_feature_sums(*narrow, put(w.astype(np.float32)))
     np.testing.assert_allclose(to_host(wide.second), 1e-48 * expected, rtol=1e-5)
 
 
@@ -159,3 +162,19 @@ def test_decisions_and_winners(put, block):
     np.testing.assert_array_equal(to_host(winners(scores)), expected.argmax(axis=1))
     of_two = winners(put(np.array([[-1.0], [0.0], [2.0]])))
     np.testing.assert_array_equal(to_host(of_two), [0, 0, 1])
+
+
+def test_products_with(put, block, rng):
+    X, mean, scale = block["X"], block["about"], rng.uniform(1, 2, block["X"].shape[1])
+    Z = rng.normal(size=(3, X.shape[1]))
+    found = products_with(put(X.astype(np.float32)), put(mean), put(scale), put(Z))
+    expected = [[((x - mean) / scale) @ z for z in Z] for x in X.astype(np.float32).astype(float)]
+    np.testing.assert_allclose(to_host(found), expected, rtol=1e-9, atol=1e-12)
+
+
+def test_predicted_classes(put, block):
+    A, c = block["A"], block["c"]
+    classes = np.array([7, 3, 9][: len(A)])
+    found = predicted(put(block["X"]), put(A), put(c), None, put(classes))
+    expected = classes[np.argmax(block["X"] @ A.T + c, axis=1)]
+    np.testing.assert_array_equal(to_host(found), expected)

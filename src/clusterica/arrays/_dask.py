@@ -20,7 +20,6 @@ def walk_dask(
     rows: DaskRows,
     params: tuple[Any, ...],
     aligned: tuple[np.ndarray, ...],
-    row_bytes: int | None = None,
 ) -> tuple[Array, Any]:
     """Return the lazy values of all rows, and the computed sums, of :func:`map_rows_reduce`."""
     import dask
@@ -36,13 +35,13 @@ def walk_dask(
     cuts = [[a[i:j] for a in aligned] for i, j in pairwise(starts)]
     chunks = rows.array.to_delayed()[:, 0]
     results = [
-        dask.delayed(_walk_chunk, nout=2)(fn, chunk, rows.dtype, params, cut, row_bytes, settings)
+        dask.delayed(_walk_chunk, nout=2)(fn, chunk, rows.dtype, params, cut, settings)
         for chunk, cut in zip(chunks, cuts, strict=True)
     ]
     # One row tells the shape and dtype of the values, which a lazy array must know.
     one = np.ones((1, rows.n_features), rows.dtype)
     first = [a[:1] for a in aligned]
-    probe, sums = _walk_chunk(fn, one, rows.dtype, params, first, row_bytes, settings)
+    probe, sums = _walk_chunk(fn, one, rows.dtype, params, first, settings)
     per_row = None
     if probe is not None:
         parts = [
@@ -66,14 +65,13 @@ def _walk_chunk(
     dtype: Any,
     params: tuple[Any, ...],
     aligned: Iterable[np.ndarray],
-    row_bytes: int | None,
     settings: dict[str, Any],
 ) -> tuple[Array, Any]:
     """Walk over one chunk, inside a task."""
     with config_context(**settings):
         rows = as_rows(chunk, dtype)
         aligned = tuple(aligned)
-        values, sums = map_rows_reduce(fn, rows, *params, aligned=aligned, row_bytes=row_bytes)
+        values, sums = map_rows_reduce(fn, rows, *params, aligned=aligned)
     return values, None if sums is None else rebuild(sums, [to_host(s) for s in sums])
 
 

@@ -121,7 +121,7 @@ class FloatOutputMixin:
         return tags
 
 
-def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
+def warn_user(message: str | Warning, category: type[Warning] = UserWarning) -> None:
     """Warn, and show the line that called the library: the first one outside clusterica and scikit-learn."""
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(

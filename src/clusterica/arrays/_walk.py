@@ -60,11 +60,10 @@ def working_memory(row_bytes: Callable[..., int]) -> Callable[[Op], Op]:
 
 
 def map_reduce(
-    fn: Callable[..., tuple],
+    fn: Callable[..., tuple[Any, ...]],
     rows: Rows,
     *params: Array | None,
     aligned: tuple[np.ndarray, ...] = (),
-    row_bytes: int | None = None,
 ) -> Any:
     """Return the sum over blocks of ``fn(block, *params, *aligned_blocks)``, a tuple of arrays.
 
@@ -84,7 +83,7 @@ def map_reduce(
     -------
     tuple of float64 arrays, of the type that fn returns
     """
-    return map_rows_reduce(_Sums(fn), rows, *params, aligned=aligned, row_bytes=row_bytes)[1]
+    return map_rows_reduce(_Sums(fn), rows, *params, aligned=aligned)[1]
 
 
 def map_rows(
@@ -92,31 +91,29 @@ def map_rows(
     rows: Rows,
     *params: Array | None,
     aligned: tuple[np.ndarray, ...] = (),
-    row_bytes: int | None = None,
 ) -> Array:
     """Return ``fn(block, *params, *aligned_blocks)`` of all blocks, joined along the rows.
 
     The parameters are those of :func:`map_reduce`. The result is in the library and on the device
     of the data; for a Dask array it is a Dask array, computed when asked for.
     """
-    return map_rows_reduce(_PerRow(fn), rows, *params, aligned=aligned, row_bytes=row_bytes)[0]
+    return map_rows_reduce(_PerRow(fn), rows, *params, aligned=aligned)[0]
 
 
 def map_rows_reduce(
-    fn: Callable[..., tuple[Array, tuple | None]],
+    fn: Callable[..., tuple[Array, tuple[Any, ...] | None]],
     rows: Rows,
     *params: Array | None,
     aligned: tuple[np.ndarray, ...] = (),
-    row_bytes: int | None = None,
 ) -> tuple[Array, Any]:
     """Do both in one walk: fn returns ``(per_row, sums)``, either of which may be None."""
     if isinstance(rows, DaskRows):
         from clusterica.arrays._dask import walk_dask
 
-        return walk_dask(fn, rows, params, aligned, row_bytes)
+        return walk_dask(fn, rows, params, aligned)
     params = tuple(None if p is None else rows.place.put(p) for p in params)
     per_row, total = None, None
-    with closing(_results(fn, rows, params, aligned, row_bytes)) as results:
+    with closing(_results(fn, rows, params, aligned)) as results:
         for start, stop, (values, sums) in results:
             if values is not None:
                 # Block by block: the whole may not fit where the blocks are.
@@ -132,10 +129,10 @@ def map_rows_reduce(
 class _Sums:
     """A function of a block that gives sums only."""
 
-    def __init__(self, fn: Callable[..., tuple]) -> None:
+    def __init__(self, fn: Callable[..., tuple[Any, ...]]) -> None:
         self.fn = fn
 
-    def __call__(self, *args: Any) -> tuple[None, tuple]:
+    def __call__(self, *args: Any) -> tuple[None, tuple[Any, ...]]:
         return None, self.fn(*args)
 
 
@@ -192,11 +189,10 @@ def _results(
     rows: Rows,
     params: tuple[Any, ...],
     aligned: tuple[np.ndarray, ...],
-    row_bytes: int | None,
 ) -> Generator[tuple[int, int, Any], None, None]:
     """Yield (start, stop, result) of every block, in order, with a bounded number in flight."""
     row = Row(rows.n_features, rows.dtype.itemsize, rows.row_nbytes, rows.place.is_numpy)
-    row_bytes = row_bytes_of(fn, row, params) if row_bytes is None else row_bytes
+    row_bytes = row_bytes_of(fn, row, params)
     size = block_size(rows, row_bytes, sum(math.prod(p.shape) for p in params if p is not None))
 
     def run(start: int, stop: int, load: Callable[[], Array]) -> tuple[int, int, Any]:

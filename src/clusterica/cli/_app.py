@@ -39,6 +39,7 @@ def demo(
     quick
         Use less data, for a result in a few seconds.
     """
+    # Imported here, so that --help and --version answer at once.
     from clusterica.cli._demo import run_demo
 
     run_demo(output=output, quick=quick)
@@ -114,4 +115,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         app(None if arguments is None else list(arguments))
     except KeyboardInterrupt:
-        stop("Stopped.", code=130)
+        stop("Stopped.", code=130)  # 128 + SIGINT, as shells expect

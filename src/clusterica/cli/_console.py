@@ -25,8 +25,12 @@ def show_table(console: Console, rows: Iterable[Sequence[object]], columns: Sequ
     not enough, the table is wider than the terminal.
     """
     values = [list(row) for row in rows]
-    texts = [[name, *(_text(row[i]) for row in values)] for i, name in enumerate(columns)]
+    texts = [
+        [name, *(f"{row[i]:.3g}" if isinstance(row[i], float) else str(row[i]) for row in values)]
+        for i, name in enumerate(columns)
+    ]
     words = [" ".join(column).split() for column in texts]
+    # cell_len counts columns of the terminal: some characters are two wide.
     least = [max(map(cell_len, column), default=1) for column in words]
     lines = len(texts) + 1
     spaces = 2 * len(texts) if sum(least) + lines + 2 * len(texts) <= console.width else 0
@@ -48,14 +52,10 @@ def show_table(console: Console, rows: Iterable[Sequence[object]], columns: Sequ
 def _widths(texts: Sequence[Sequence[str]], least: list[int], room: int) -> list[int]:
     """Return the widths of the columns: the widest shrink until all fit, but not below ``least``."""
     widths = [max(w, *map(cell_len, column)) for w, column in zip(least, texts, strict=True)]
+    # One column of the terminal at a time; tables are small.
     while sum(widths) > room and widths != least:
         widest = max(
             (i for i in range(len(widths)) if widths[i] > least[i]), key=lambda i: widths[i]
         )
         widths[widest] -= 1
     return widths
-
-
-def _text(value: object) -> str:
-    """Format a value of a table."""
-    return f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -21,6 +21,7 @@ INTRODUCTION = (
 def run_demo(*, output: Path, quick: bool) -> None:
     """Run the experiments of the demo and write the page."""
     console = Console(highlight=False)
+    # All are checked first, so that a missing library is reported before a minute of work.
     experiments = [ready(name, output=output) for name in NAMES]
     outcomes = [
         run_watched(experiment, console=console, quick=quick, output=output)
@@ -35,24 +36,20 @@ def run_demo(*, output: Path, quick: bool) -> None:
 
 
 def demo_page(outcomes: list[Outcome]) -> Page:
-    """Return a page with one section for each outcome."""
+    """Return a page with a section for each outcome: claim, figure, numbers and the command to repeat it."""
     page = Page("clusterica: features from unlabeled data")
     page.add_text(INTRODUCTION)
     for outcome in outcomes:
-        _add_section(page, outcome)
+        experiment, result = outcome.experiment, outcome.result
+        page.add_heading(experiment.title)
+        page.add_text(f"The claim, from {experiment.paper}: {experiment.claim}")
+        for picture, path in zip(result.pictures, outcome.picture_paths, strict=True):
+            page.add_figure(path, picture.caption, alt=picture.alt)
+        page.add_table(result.rows, result.columns)
+        for check in result.checks:
+            page.add_text(str(check))
+        page.add_text(result.note)
+        page.add_text(f"This took {outcome.seconds:.1f} seconds. To run it again:")
+        quick = " --quick" if outcome.quick else ""
+        page.add_code(f"clusterica reproduce {experiment.name}{quick}")
     return page
-
-
-def _add_section(page: Page, outcome: Outcome) -> None:
-    """Add the claim of the paper, the figure, the numbers, and the command that reproduces them."""
-    experiment, result = outcome.experiment, outcome.result
-    page.add_heading(experiment.title)
-    page.add_text(f"The claim, from {experiment.paper}: {experiment.claim}")
-    for picture, path in zip(result.pictures, outcome.picture_paths, strict=True):
-        page.add_figure(path, picture.caption, alt=picture.alt)
-    page.add_table(result.rows, result.columns)
-    for check in result.checks:
-        page.add_text(str(check))
-    page.add_text(result.note)
-    page.add_text(f"This took {outcome.seconds:.1f} seconds. To run it again:")
-    page.add_code(f"clusterica reproduce {experiment.name}{' --quick' if outcome.quick else ''}")

@@ -23,18 +23,15 @@ def list_experiments() -> None:
         console.print(f"\n[bold]{escape(group)}[/]", soft_wrap=True)
         table = Table("name", "shows", "time", "data, device", box=None, pad_edge=False)
         for entry in entries:
-            table.add_row(entry.name, escape(entry.title), _time(entry), escape(entry.needs) or "-")
+            minutes = "" if entry.minutes is None else f"{entry.minutes:.0f} min"
+            if entry.minutes is not None and entry.minutes < 1:
+                minutes = "under 1 min"
+            table.add_row(entry.name, escape(entry.title), minutes, escape(entry.needs) or "-")
         console.print(table)
     console.print(
         "\nThe times are those of full runs; --quick takes a minute or two at most. "
         "Give the folder of a data set with --data, and run on a GPU with --device cuda."
     )
-
-
-def _time(entry: Experiment) -> str:
-    if entry.minutes is None:
-        return ""
-    return f"{entry.minutes:.0f} min" if entry.minutes >= 1 else "under 1 min"
 
 
 def run_one(

@@ -87,7 +87,7 @@ def run_watched(
         )
     except IncompleteError as progress_so_far:
         console.print(str(progress_so_far), markup=False)
-        raise SystemExit(0) from None
+        raise SystemExit(0) from None  # some rows are done, as asked: no error
     except OSError as error:
         where = " Give the folder that contains the data set with --data." if data is None else ""
         stop(f"{experiment.name} stopped: {error}{where}")

@@ -35,4 +35,4 @@ def kmeans_start(
         # A start need not have converged, and equal rows may share a centre.
         warnings.simplefilter("ignore", ConvergenceWarning)
         kmeans.fit(rows.home.put(sample))
-    return to_host(kmeans.cluster_centers_).astype(np.float64)
+    return np.asarray(to_host(kmeans.cluster_centers_), dtype=np.float64)

@@ -74,7 +74,18 @@ def photo_patches(
     >>> photo_patches(1000, 8, random_state=0).shape
     (1000, 64)
     """
-    photos = _load_photos(color=color)
+    from sklearn.datasets import load_sample_images
+
+    try:
+        images = load_sample_images().images
+    except ImportError as error:
+        raise ImportError(
+            "photo_patches reads JPEG files with Pillow, which is not installed. "
+            'Install it with: pip install "clusterica[plot]"'
+        ) from error
+    photos = [np.asarray(image, dtype=np.float32) for image in images]
+    if not color:
+        photos = [(photo @ LUMINANCE)[:, :, np.newaxis] for photo in photos]
     check_count("n_patches", n_patches)
     smallest = min(min(photo.shape[:2]) for photo in photos)
     check_count("patch_size", patch_size, largest=smallest, what="the height of the photographs")
@@ -93,18 +104,3 @@ def photo_patches(
         cut = windows[top, left].transpose(0, 2, 3, 1)
         patches[rows] = cut.reshape(len(rows), patches.shape[1])
     return patches
-
-
-def _load_photos(*, color: bool) -> list[np.ndarray]:
-    """Read the photographs as float32 arrays of shape (height, width, 1 or 3)."""
-    from sklearn.datasets import load_sample_images
-
-    try:
-        images = load_sample_images().images
-    except ImportError as error:
-        raise ImportError(
-            "photo_patches reads JPEG files with Pillow, which is not installed. "
-            'Install it with: pip install "clusterica[plot]"'
-        ) from error
-    photos = [np.asarray(image, dtype=np.float32) for image in images]
-    return photos if color else [(photo @ LUMINANCE)[:, :, np.newaxis] for photo in photos]

@@ -28,7 +28,7 @@ from clusterica.datasets._image_set import ImageSet, join_and_free
 PLANES = (3, 32, 32)  # channels, rows, columns
 PIXELS = math.prod(PLANES)
 RECORD = 1 + PIXELS  # bytes of a label and an image
-IMAGES_IN_FILE = 10_000
+IMAGES_IN_FILE = 10_000  # in every official file
 CLASSES = (
     *("airplane", "automobile", "bird", "cat", "deer"),
     *("dog", "frog", "horse", "ship", "truck"),
@@ -132,6 +132,7 @@ def _read_binary(where: Path, names: list[str], *, verify: bool) -> tuple[np.nda
         sizes = dict.fromkeys(names, IMAGES_IN_FILE * RECORD)
     else:
         sizes = file_sizes(where, names)
+    # Rounded up: a file with part of a record is then found to be too short, and refused.
     counts = [-(-sizes[name] // RECORD) for name in names]
     ends = dict(zip(names, np.cumsum(counts).tolist(), strict=True))
     records = np.empty((sum(counts), RECORD), np.uint8)
@@ -147,33 +148,29 @@ def _read_binary(where: Path, names: list[str], *, verify: bool) -> tuple[np.nda
 
 
 def _read_pickles(where: Path, names: list[str], *, verify: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Read the batches of the Python version and join them."""
+    """Read the batches of the Python version, pickled dictionaries of ``data`` and ``labels``."""
     batches: dict[str, tuple[np.ndarray, np.ndarray]] = {}
 
     def take(file: DataFile) -> None:
-        batches[file.name] = _read_batch(file)
+        content = file.read()
+        file.verify(content)  # before it is unpickled
+        try:
+            batch = _PlainUnpickler(io.BytesIO(content.data), encoding="bytes").load()
+            # Files written by Python 2 have keys of bytes.
+            batch = {k.decode() if isinstance(k, bytes) else k: v for k, v in batch.items()}
+            data, labels = batch["data"].to_numpy(), np.array(batch["labels"], dtype=np.int64)
+        except NOT_A_BATCH as error:
+            file.fail(f"is not a batch of CIFAR-10 in pickled form ({error}). Get it again.")
+        if data.ndim != 2 or data.shape[1] != PIXELS or labels.shape != data.shape[:1]:
+            file.fail(
+                f"holds an array of shape {data.shape} and {labels.size} labels; a batch has {PIXELS} "
+                "numbers and a label for each image. Get it again."
+            )
+        batches[file.name] = data, check_labels(file, labels, first=0, last=len(CLASSES) - 1)
 
     read_files(where, names, take, md5=MD5 if verify else None)
     labels = np.concatenate([batches[name][1] for name in names])
     return join_and_free([batches.pop(name)[0] for name in names]), labels
-
-
-def _read_batch(file: DataFile) -> tuple[np.ndarray, np.ndarray]:
-    """Read a pickled dictionary with the entries ``data`` and ``labels``."""
-    content = file.read()
-    file.verify(content)
-    try:
-        batch = _PlainUnpickler(io.BytesIO(content.data), encoding="bytes").load()
-        batch = {k.decode() if isinstance(k, bytes) else k: v for k, v in batch.items()}
-        data, labels = batch["data"].to_numpy(), np.array(batch["labels"], dtype=np.int64)
-    except NOT_A_BATCH as error:
-        file.fail(f"is not a batch of CIFAR-10 in pickled form ({error}). Get it again.")
-    if data.ndim != 2 or data.shape[1] != PIXELS or labels.shape != data.shape[:1]:
-        file.fail(
-            f"holds an array of shape {data.shape} and {labels.size} labels; a batch has {PIXELS} "
-            "numbers and a label for each image. Get it again."
-        )
-    return data, check_labels(file, labels, first=0, last=len(CLASSES) - 1)
 
 
 class _PickledDtype:
@@ -211,6 +208,7 @@ ALLOWED: dict[tuple[str, str], type] = {
 }
 
 
+# A pickle can name any class and call it, so that reading a stranger's file could run its code.
 class _PlainUnpickler(pickle.Unpickler):
     """Reads pickles of numbers, text, lists, dictionaries and arrays; no other class can be named."""
 

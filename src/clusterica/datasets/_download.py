@@ -17,6 +17,7 @@ from typing import Any
 
 from clusterica.datasets._files import DAMAGE, Release
 
+# Some servers refuse the default name of Python's client.
 HEADERS = {"User-Agent": "clusterica"}
 NETWORK = (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError)
 
@@ -95,6 +96,7 @@ def _transfer(url: str, part: Path) -> None:
             return  # the file is complete already; the checksum is verified later
         raise
     with response:
+        # A server that does not support ranges sends the whole file again.
         resumed = response.status == http.HTTPStatus.PARTIAL_CONTENT
         done = have if resumed else 0
         length = response.headers.get("Content-Length")
@@ -156,29 +158,25 @@ def _unpack_stream(stream: Any, folder: Path, *, place: str) -> None:
         try:
             with tarfile.open(fileobj=stream, mode="r|*") as tar:
                 for member in tar:
-                    _write_member(tar, member, fresh)
+                    parts = PurePosixPath(member.name).parts
+                    parts = parts[1:] if parts[:1] == (".",) else parts
+                    # The top folder is dropped. Links, and paths that point outside, are not written: an
+                    # altered archive must not reach other files.
+                    if not member.isfile() or len(parts) < 2 or ".." in parts or parts[0] == "/":
+                        continue
+                    target = fresh.joinpath(*parts[1:])
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    if (source := tar.extractfile(member)) is not None:
+                        with source, target.open("wb") as out:
+                            shutil.copyfileobj(source, out)
         except DAMAGE as error:
             raise ValueError(f"{place} is truncated or altered ({error}). Get it again.") from error
         if not folder.exists():
             os.replace(fresh, folder)
             return
+        # Files that are there already may be the user's own: they stay.
         for path in (p for p in sorted(fresh.rglob("*")) if p.is_file()):
             target = folder / path.relative_to(fresh)
             target.parent.mkdir(parents=True, exist_ok=True)
             if not target.exists():
                 os.replace(path, target)
-
-
-def _write_member(tar: tarfile.TarFile, member: tarfile.TarInfo, fresh: Path) -> None:
-    """Write a regular file without its top folder; skip links and paths that point outside."""
-    parts = PurePosixPath(member.name).parts
-    parts = parts[1:] if parts[:1] == (".",) else parts
-    inside = parts[1:]
-    if not member.isfile() or not inside or ".." in parts or parts[0] == "/":
-        return
-    target = fresh.joinpath(*inside)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    source = tar.extractfile(member)
-    if source is not None:
-        with source, target.open("wb") as out:
-            shutil.copyfileobj(source, out)

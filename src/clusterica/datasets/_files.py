@@ -90,11 +90,18 @@ def find_release(
     where = _look(release, base)
     complete = where is not None and (where.is_file() or all(_stored(where, n) for n in needs))
     if download and not complete:
+        # Imported here: that file imports this one, and few calls download anything.
         from clusterica.datasets._download import fetch_release
 
         where = fetch_release(release, base, folder=where or base / release.folder)
     if where is None:
-        raise FileNotFoundError(_advice(release, base))
+        urls = ", ".join(one.urls[0] for one in release.downloads)
+        how = "unpack it so that there is a folder" if release.unpack else "put them into a folder"
+        raise FileNotFoundError(
+            f"{release.name} is not in {base}. Pass download=True to download it. Without a network, get "
+            f"{urls} and {how} {base / release.folder}, or pass the path of the folder with the files. "
+            "The environment variable CLUSTERICA_DATA sets the default folder of data sets."
+        )
     return where
 
 
@@ -113,17 +120,6 @@ def _look(release: Release, base: Path) -> Path | None:
 def _stored(folder: Path, name: str) -> Path | None:
     """Return the path of a file or of its compressed form, or None."""
     return next((p for p in (folder / name, folder / f"{name}.gz") if p.exists()), None)
-
-
-def _advice(release: Release, base: Path) -> str:
-    """Return a message that says where to get a data set and where to put it."""
-    urls = ", ".join(download.urls[0] for download in release.downloads)
-    how = "unpack it so that there is a folder" if release.unpack else "put them into a folder"
-    return (
-        f"{release.name} is not in {base}. Pass download=True to download it. Without a network, get "
-        f"{urls} and {how} {base / release.folder}, or pass the path of the folder with the files. "
-        "The environment variable CLUSTERICA_DATA sets the default folder of data sets."
-    )
 
 
 class DataFile:
@@ -161,6 +157,7 @@ class DataFile:
         done = 0
         while done < len(view) and (step := self._stream.readinto(view[done:])):
             done += step
+        # One byte more shows whether the file is longer than it should be.
         self.expect(len(view), found=done + len(self._stream.read(1)))
         self.verify(out)
 
@@ -239,6 +236,7 @@ def _in_folder(where: Path, names: Sequence[str], md5: Mapping[str, str]) -> Ite
 
 def _in_archive(where: Path, names: Sequence[str], md5: Mapping[str, str]) -> Iterator[DataFile]:
     """Open files of a tar archive in its order, and stop after the last one that is needed."""
+    # A tar archive has no table of contents: it is read once, in the order of its files.
     wanted = set(names)
     with tarfile.open(where) as archive:
         for member in archive:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from clusterica.arrays import in_order
+from clusterica.arrays import in_order, warn_user
 from clusterica.datasets._checks import check_choice, is_count
 from clusterica.datasets._download import unpack_nested_tar
 from clusterica.datasets._files import Download, Release, find_release
@@ -169,6 +168,7 @@ def _read_classes(
     check_choice("color", color, COLORS)
     check_choice("on_error", on_error, ("raise", "skip"))
     size = _check_resize(resize)
+    # Sorted by name, so that labels are the same on every system.
     classes = [f for f in _entries(folder) if f.is_dir() and f.name not in leave_out]
     groups = [_files_of(one) for one in classes] if classes else [_files_of(folder)]
     problems = [f"{one} is empty" for one, group in zip(classes, groups, strict=False) if not group]
@@ -182,17 +182,31 @@ def _read_classes(
     images = _read_all(files, color=color, size=size, on_error=on_error)
     good = [i for i, image in enumerate(images) if isinstance(image, np.ndarray)]
     problems += [str(image) for image in images if not isinstance(image, np.ndarray)]
-    _report(problems, folder)
+    if problems:
+        named = "; ".join(problems[:5])  # enough to see what is wrong
+        rest = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
+        warn_user(f"Skipped in {folder}: {named}{rest}.")
     if not good:
         raise ValueError(
             f"{folder} holds {len(files)} files and none is an image. Is it the right one?"
         )
     files = [files[i] for i in good]
     images = [images[i] for i in good]
-    if color == "keep":
-        _check_channels(files, images)
+    # Only color="keep" can mix them: grey images have two axes and the others three.
+    first_of = {image.ndim: file for file, image in reversed(list(zip(files, images, strict=True)))}
+    if len(first_of) > 1:
+        raise ValueError(
+            f"{first_of[2]} is grey and {first_of[3]} has colours. To read both, pass color='rgb' or "
+            "color='grey'."
+        )
+    if len({image.shape for image in images}) == 1:
+        parts = [image[np.newaxis] for image in images]
+        images.clear()  # so that each image is freed once it is copied
+        joined: Any = join_and_free(parts)
+    else:
+        joined = images
     return ImageSet(
-        images=_stack(images),
+        images=joined,
         labels=labels[good].astype(np.int64) if classes else None,
         class_names=tuple(one.name for one in classes),
         files=tuple(files),
@@ -236,32 +250,5 @@ def _read_all(
                 f"{error}. Remove the file, or pass on_error='skip'."
             ) from error.__cause__
 
+    # Pillow releases the global lock while it decodes, so that threads help.
     return list(in_order(read, ((file,) for file in files)))
-
-
-def _report(problems: list[str], folder: Path) -> None:
-    """Warn once about everything that was skipped."""
-    if not problems:
-        return
-    named = "; ".join(problems[:5])  # enough to see what is wrong
-    rest = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
-    warnings.warn(f"Skipped in {folder}: {named}{rest}.", UserWarning, stacklevel=4)
-
-
-def _check_channels(files: list[Path], images: list[np.ndarray]) -> None:
-    """Raise an error if grey and colour images are mixed."""
-    first_of = {image.ndim: file for file, image in reversed(list(zip(files, images, strict=True)))}
-    if len(first_of) > 1:
-        raise ValueError(
-            f"{first_of[2]} is grey and {first_of[3]} has colours. To read both, pass color='rgb' or "
-            "color='grey'."
-        )
-
-
-def _stack(images: list[np.ndarray]) -> np.ndarray | list[np.ndarray]:
-    """Return one array if all images have the same size, else the list, which is emptied as it is copied."""
-    if len({image.shape for image in images}) > 1:
-        return images
-    parts = [image[np.newaxis] for image in images]
-    images.clear()
-    return join_and_free(parts)

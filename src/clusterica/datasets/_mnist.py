@@ -186,6 +186,7 @@ def _load_idx(
     read_files(where, names, take, md5=md5)
     if len({part.shape[1:] for part in images}) > 1:
         raise ValueError(f"{where} holds training and test images of different sizes.")
+    # One part needs no copy.
     joined = images[0] if len(images) == 1 else join_and_free(images)
     return ImageSet(joined, np.concatenate(labels), classes)
 
@@ -194,13 +195,14 @@ def _parse_idx(file: DataFile, *, n_axes: int) -> np.ndarray:
     """Read an idx file of unsigned bytes; the array is a view of its content."""
     content = file.read()
     start = 4 * (1 + n_axes)
-    head = np.frombuffer(content[:start].tobytes().ljust(start, b"\0"), ">u4")
-    if head[0] != UNSIGNED_BYTES + n_axes:
+    # Numbers of four bytes, the highest first. A short file is filled up, and fails the tests below.
+    header = np.frombuffer(content[:start].tobytes().ljust(start, b"\0"), ">u4")
+    if header[0] != UNSIGNED_BYTES + n_axes:
         file.fail(
             f"does not begin as an idx file of bytes with {n_axes} axes does (magic number "
             f"{UNSIGNED_BYTES + n_axes}). Get it again."
         )
-    shape = tuple(int(size) for size in head[1:])
+    shape = tuple(int(size) for size in header[1:])
     file.expect(start + math.prod(shape), found=len(content))
     file.verify(content)
     return content[start:].reshape(shape)

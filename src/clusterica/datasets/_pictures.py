@@ -54,6 +54,7 @@ def read_picture(
     pil = import_pillow("read_picture")
     try:
         with pil.Image.open(path) as stored:
+            # Cameras store how they were held, and leave the pixels as they are.
             picture = pil.ImageOps.exif_transpose(stored)
             picture = _plain(pil, picture, color=color)
             if resize is not None:
@@ -65,6 +66,7 @@ def read_picture(
                 # Bicubic: Pillow widens the filter when it shrinks an image, so that nothing aliases.
                 picture = picture.resize((width, height), pil.Image.Resampling.BICUBIC)
             return np.array(picture)
+    # What Pillow raises for damaged files of different formats.
     except (
         OSError,
         SyntaxError,
@@ -72,6 +74,7 @@ def read_picture(
         struct.error,
         pil.Image.DecompressionBombError,
     ) as error:
+        # Pillow's messages repeat the path.
         reason = str(error).replace(f" {str(path)!r}", "")
         raise UnreadableImageError(f"{Path(path)} can't be read as an image: {reason}") from error
 

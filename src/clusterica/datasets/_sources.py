@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -84,7 +83,10 @@ DISTRIBUTIONS: dict[str, Law] = {
     # p(s) ∝ exp(-√2 |s|), the law of Vinnikov & Shalev-Shwartz
     "laplace": lambda rng, shape, df: rng.laplace(scale=math.sqrt(0.5), size=shape),
     # p(s) = sech(π s / 2) / 2
-    "hypsecant": lambda rng, shape, df: _hypsecant_quantile(rng.random(shape)),
+    # by its quantiles, (2/π) log tan(π u / 2); the smallest u keeps the logarithm finite
+    "hypsecant": lambda rng, shape, df: (
+        (2 / np.pi) * np.log(np.tan((np.pi / 2) * np.maximum(rng.random(shape), 2.0**-54)))
+    ),
     # variance scale² π² / 3
     "logistic": lambda rng, shape, df: rng.logistic(scale=math.sqrt(3) / math.pi, size=shape),
     # variance df / (df - 2) above two degrees of freedom, infinite below
@@ -100,32 +102,26 @@ DISTRIBUTIONS: dict[str, Law] = {
 }
 
 
-def _hypsecant_quantile(u: np.ndarray) -> np.ndarray:
-    """Return (2/π) log tan(π u / 2), the inverse of the distribution function."""
-    quantile: np.ndarray = np.log(np.tan((np.pi / 2) * np.maximum(u, 2.0**-54)))  # log tan 0 = -inf
-    return (2 / np.pi) * quantile
-
-
 def _law(distribution: Any) -> Law:
     """Return the function that draws from a law, given by name or as a frozen distribution of SciPy."""
     if isinstance(distribution, str) and distribution in DISTRIBUTIONS:
         return DISTRIBUTIONS[distribution]
     # Only a frozen distribution has all its parameters; ``dist`` is its family.
     if hasattr(distribution, "dist") and hasattr(distribution, "rvs"):
-        return partial(_frozen, distribution)
+        mean, std = float(distribution.mean()), float(distribution.std())
+
+        def draw(rng: np.random.Generator, shape: tuple[int, int], df: float) -> np.ndarray:
+            S = np.asarray(distribution.rvs(size=shape, random_state=rng), dtype=np.float64)
+            # Heavy tails may have no mean or no variance: then there is nothing to divide by.
+            S -= mean if math.isfinite(mean) else 0.0
+            S /= std if math.isfinite(std) and std > 0 else 1.0
+            return S
+
+        return draw
     raise ValueError(
         f"the distribution of the sources is {distribution!r}; it must be one of {', '.join(DISTRIBUTIONS)}, "
         "or a distribution of scipy.stats with its parameters, such as scipy.stats.gennorm(0.5)."
     )
-
-
-def _frozen(law: Any, rng: np.random.Generator, shape: tuple[int, int], df: float) -> np.ndarray:
-    """Draw from a frozen law of SciPy, centred and scaled by the moments that it has."""
-    mean, std = float(law.mean()), float(law.std())
-    S = np.asarray(law.rvs(size=shape, random_state=rng), dtype=np.float64)
-    S -= mean if math.isfinite(mean) else 0.0
-    S /= std if math.isfinite(std) and std > 0 else 1.0
-    return S
 
 
 def _mixing_matrix(

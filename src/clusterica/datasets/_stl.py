@@ -99,6 +99,7 @@ def load_stl10(
     names = names or ["unlabeled_X.bin"]
     where = find_release(STL10, path, needs=names, download=download)
     if split == "unlabeled":
+        # 2.6 GB of unlabeled images are not read, but mapped.
         return ImageSet(_map_images(where, names[0], verify=verify), None, ())
     return _read_parts(where, parts, names, verify=verify)
 
@@ -109,6 +110,7 @@ def _read_parts(where: Path, parts: tuple[str, ...], names: list[str], *, verify
         counts = [N_IMAGES[part] for part in parts]
     else:
         sizes = file_sizes(where, names)
+        # Rounded up: a file with part of an image is then found to be too short, and refused.
         counts = [-(-sizes[f"{part}_X.bin"] // RECORD) for part in parts]
     ends = np.cumsum(counts)
     rows = {p: slice(e - n, e) for p, e, n in zip(parts, ends, counts, strict=True)}

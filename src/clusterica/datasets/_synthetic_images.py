@@ -91,31 +91,18 @@ def make_sparse_images(
     else:
         D = _gratings(size) if kind == "gratings" else _gabors(size, n_atoms, rng)
     D = D.astype(np.float32)
-    X = _mix(n_samples, None if kind == "pixels" else D, density=density, rng=rng, size=size)
-    return SparseImages(X.reshape(n_samples, size, size), D.reshape(n_atoms, size, size))
-
-
-def _mix(
-    n_samples: int,
-    D: np.ndarray | None,
-    *,
-    density: float,
-    rng: np.random.Generator,
-    size: int,
-) -> np.ndarray:
-    """Draw ``X = S D`` block by block, so that S is never in memory as a whole; None is the identity."""
-    n_atoms = size * size if D is None else len(D)
     X = np.empty((n_samples, size * size), np.float32)
-    scale = math.sqrt(0.5 / density)  # a Laplace law has variance 2 scale²
-    step = max(1, 2**22 // n_atoms)  # 32 MiB of coefficients at a time
+    scale = math.sqrt(0.5 / density)  # a Laplace distribution has variance 2 scale²
+    # Coefficients are drawn block by block, so that they are never in memory as a whole: 32 MiB at a time.
+    step = max(1, 2**22 // n_atoms)
     for start in range(0, n_samples, step):
         rows = min(step, n_samples - start)
         S = rng.laplace(scale=scale, size=(rows, n_atoms))
         if density < 1:
             S *= rng.random((rows, n_atoms)) < density
         codes = S.astype(np.float32)
-        X[start : start + rows] = codes if D is None else codes @ D
-    return X
+        X[start : start + rows] = codes if kind == "pixels" else codes @ D
+    return SparseImages(X.reshape(n_samples, size, size), D.reshape(n_atoms, size, size))
 
 
 def _gratings(size: int) -> np.ndarray:

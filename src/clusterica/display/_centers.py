@@ -116,6 +116,7 @@ class CentersDisplay:
         if length is not None:
             tips = length * tips / np.linalg.norm(tips, axis=1, keepdims=True)
         origin = np.asarray(self.origin, dtype=np.float64)
+        # Every so many rows, not the first ones: rows may be sorted.
         shown = rows[:: -(-len(rows) // max_points)]
 
         self.ax_ = axes_or_new(ax, what="CentersDisplay")
@@ -135,18 +136,16 @@ class CentersDisplay:
             self.ax_.annotate("", tuple(origin + tip), tuple(origin), arrowprops=style)
             for tip in tips
         ]
-        self._frame(shown - origin, tips, origin)
-        if title is not None:
-            self.ax_.set_title(title)
-        return self
-
-    def _frame(self, shown: np.ndarray, tips: np.ndarray, origin: np.ndarray) -> None:
-        """Centre the axes on the origin; a few outliers of a heavy tail may fall outside."""
-        reach = max(np.quantile(np.abs(shown), 0.998), np.abs(tips).max()) * 1.08
+        # The axes are centred on the origin. A few outliers of a heavy tail may fall outside, else the rest
+        # would be too small to see.
+        reach = max(np.quantile(np.abs(shown - origin), 0.998), np.abs(tips).max()) * 1.08
         x, y = origin
         self.ax_.set(xlim=(x - reach, x + reach), ylim=(y - reach, y + reach), aspect="equal")
         self.ax_.axhline(y, color="0.75", linewidth=0.6, zorder=0)
         self.ax_.axvline(x, color="0.75", linewidth=0.6, zorder=0)
+        if title is not None:
+            self.ax_.set_title(title)
+        return self
 
 
 def _planar(name: str, rows: ArrayLike) -> np.ndarray:

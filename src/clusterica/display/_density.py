@@ -151,13 +151,27 @@ class DensityDisplay:
         DensityDisplay
             Itself, with ``line_``, ``fills_``, ``cuts_``, ``points_``, ``ax_`` and ``figure_``.
         """
-        grid, density = _curve(self.grid, self.density)
+        grid = np.asarray(self.grid, dtype=np.float64)
+        density = np.asarray(self.density, dtype=np.float64)
+        if grid.ndim != 1 or grid.shape != density.shape or len(grid) < 2:
+            raise ValueError(
+                f"grid and density have shapes {grid.shape} and {density.shape}; they must be one line of "
+                "two or more values each, of the same length."
+            )
+        if not (np.isfinite(density).all() and density.max() > 0):
+            raise ValueError("density must be finite, and positive somewhere.")
         strips = _strips(self.x, self.y, max_points)
         valleys = np.asarray(self.valleys, dtype=np.float64)
 
         self.ax_ = axes_or_new(ax, what="DensityDisplay")
         self.figure_ = self.ax_.figure
-        self.fills_ = self._fill(grid, density, valleys)
+        self.fills_ = []
+        for i, (left, right) in enumerate(pairwise([grid[0], *valleys, grid[-1]])):
+            # A valley may lie between two nodes: the areas end exactly there.
+            stretch = np.concatenate([[left], grid[(grid > left) & (grid < right)], [right]])
+            height, tint = np.interp(stretch, grid, density), _TINTS[i % len(_TINTS)]
+            fill = self.ax_.fill_between(stretch, height, color=tint, alpha=0.4, linewidth=0)
+            self.fills_.append(fill)
         self.line_ = self.ax_.plot(grid, density, color="0.15", linewidth=1.4, zorder=3)[0]
         self.cuts_ = [
             self.ax_.axvline(cut, color="0.3", linewidth=1, linestyle=(0, (5, 3)), zorder=2)
@@ -168,16 +182,6 @@ class DensityDisplay:
         if title is not None:
             self.ax_.set_title(title)
         return self
-
-    def _fill(self, grid: np.ndarray, density: np.ndarray, valleys: np.ndarray) -> list[Any]:
-        fills = []
-        for i, (left, right) in enumerate(pairwise([grid[0], *valleys, grid[-1]])):
-            inner = grid[(grid > left) & (grid < right)]
-            stretch = np.concatenate([[left], inner, [right]])
-            tint = _TINTS[i % len(_TINTS)]
-            height = np.interp(stretch, grid, density)
-            fills.append(self.ax_.fill_between(stretch, height, color=tint, alpha=0.4, linewidth=0))
-        return fills
 
     def _draw_rows(self, strips: dict[str | None, np.ndarray], top: float) -> list[Any]:
         """Draw each class as a strip of small bars below the axis, with its name at the left."""
@@ -204,22 +208,10 @@ class DensityDisplay:
         ax = self.ax_
         ax.set(xlim=(ends[0] - margin, ends[1] + margin), ylabel="density")
         ax.set_ylim(-(n_strips + 0.4) * _STRIP * top if n_strips else 0.0, 1.08 * top)
+        # Ticks below zero would look like densities of the strips.
         ax.set_yticks([tick for tick in ax.get_yticks() if 0 <= tick <= 1.08 * top])
         ax.axhline(0, color="0.15", linewidth=0.8, zorder=3)
         ax.spines[["top", "right"]].set_visible(False)
-
-
-def _curve(grid: ArrayLike, density: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Check that a density can be drawn."""
-    x, f = np.asarray(grid, dtype=np.float64), np.asarray(density, dtype=np.float64)
-    if x.ndim != 1 or x.shape != f.shape or len(x) < 2:
-        raise ValueError(
-            f"grid and density have shapes {x.shape} and {f.shape}; they must be one line of two or more "
-            "values each, of the same length."
-        )
-    if not (np.isfinite(f).all() and f.max() > 0):
-        raise ValueError("density must be finite, and positive somewhere.")
-    return x, f
 
 
 def _strips(

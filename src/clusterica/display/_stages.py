@@ -108,8 +108,15 @@ class StagesDisplay:
         rows = {name: np.asarray(to_host(found[name])) for name in _LABELS if name in found}
         filters = of_region(getattr(estimator, "filters_", None), region)
         if filters is not None:
-            last = list(rows.values())[-1]
-            rows[_BEST] = _explained(last, np.asarray(to_host(filters)))
+            # Each row of the last step as a multiple of the filter with the largest absolute response. A
+            # filter of zeros has no direction, and explains nothing.
+            last, D = list(rows.values())[-1], np.asarray(to_host(filters))
+            lengths = np.linalg.norm(D, axis=1, keepdims=True)
+            D = np.divide(D, lengths, out=np.zeros_like(D), where=lengths > 0)
+            gains = last @ D.T
+            best = np.abs(gains).argmax(axis=1)
+            rows[_BEST] = gains[np.arange(len(last)), best, np.newaxis] * D[best]
+        # Coordinates of PCA do not look like a patch; those of ZCA do.
         for name in {"whitened", _BEST} & set(rows):
             rows[name] = turned_to_zca(rows[name], of_region(estimator.whitener_, region))
         n_features = rows["raw"].shape[1]
@@ -143,6 +150,7 @@ class StagesDisplay:
                 f"stages have the shapes {sorted(sizes)}; all must have one, (n_patches, n_features)."
             )
         ((n, n_features),) = sizes
+        # One line of tiles for each step, with as many columns as patches.
         shape = image_shape(n_features, shape=self.shape)
         greys = np.concatenate(_greys(rows))
         picture = lay_out(greys, shape=shape, n_columns=n, pad=pad)
@@ -159,16 +167,6 @@ class StagesDisplay:
         if title is not None:
             self.ax_.set_title(title)
         return self
-
-
-def _explained(rows: np.ndarray, filters: np.ndarray) -> np.ndarray:
-    """Return each row approximated by a multiple of the filter with the largest absolute response."""
-    lengths = np.linalg.norm(filters, axis=1, keepdims=True)
-    unit = np.divide(filters, lengths, out=np.zeros_like(filters), where=lengths > 0)
-    gains: np.ndarray = rows @ unit.T
-    best = np.abs(gains).argmax(axis=1)
-    explained: np.ndarray = gains[np.arange(len(rows)), best, np.newaxis] * unit[best]
-    return explained
 
 
 def _greys(rows: Mapping[str, np.ndarray]) -> list[np.ndarray]:

@@ -51,7 +51,18 @@ def tile_images(
            [0.5, 0.5]])
     """
     rows = np.asarray(filters, dtype=np.float64)
-    _check(rows, scale=scale, pad=pad, n_columns=n_columns)
+    if rows.ndim != 2 or rows.size == 0:
+        raise ValueError(
+            f"filters has shape {rows.shape}; it must be (n_filters, n_features), neither zero."
+        )
+    if not np.isfinite(rows).all():
+        raise ValueError("filters has NaN or infinite values, which cannot be drawn; remove them.")
+    if scale not in SCALES:
+        raise ValueError(f"scale is {scale!r}; it must be one of {', '.join(SCALES)}.")
+    if pad < 0:
+        raise ValueError(f"pad is {pad!r}; it must be zero or more pixels.")
+    if n_columns is not None and n_columns < 1:
+        raise ValueError(f"n_columns is {n_columns!r}; it must be at least 1, or None.")
     shape = image_shape(rows.shape[1], shape=shape)
     across = math.ceil(math.sqrt(len(rows))) if n_columns is None else n_columns
     size = np.abs(rows)
@@ -99,19 +110,3 @@ def image_shape(n_features: int, *, shape: tuple[int, ...] | None = None) -> tup
         f"filters have n_features={n_features}, neither a square number nor three times one; "
         "give their shape with shape=(height, width) or shape=(height, width, 3)."
     )
-
-
-def _check(rows: np.ndarray, *, scale: str, pad: int, n_columns: int | None) -> None:
-    """Raise an error for filters or settings that cannot be drawn."""
-    if rows.ndim != 2 or rows.size == 0:
-        raise ValueError(
-            f"filters has shape {rows.shape}; it must be (n_filters, n_features), neither zero."
-        )
-    if not np.isfinite(rows).all():
-        raise ValueError("filters has NaN or infinite values, which cannot be drawn; remove them.")
-    if scale not in SCALES:
-        raise ValueError(f"scale is {scale!r}; it must be one of {', '.join(SCALES)}.")
-    if pad < 0:
-        raise ValueError(f"pad is {pad!r}; it must be zero or more pixels.")
-    if n_columns is not None and n_columns < 1:
-        raise ValueError(f"n_columns is {n_columns!r}; it must be at least 1, or None.")

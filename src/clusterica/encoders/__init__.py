@@ -1,5 +1,6 @@
 """Encoders: rows and a dictionary in, codes out, block by block."""
 
+from clusterica.encoders._base import BaseEncoder
 from clusterica.encoders._kernel_sparse import KernelSparseEncoder
 from clusterica.encoders._names import ENCODER_NAMES, make_encoder
 from clusterica.encoders._nearest import HardEncoder, TriangleEncoder
@@ -8,6 +9,7 @@ from clusterica.encoders._sparse import OMPEncoder, SparseEncoder
 
 __all__ = [
     "ENCODER_NAMES",
+    "BaseEncoder",
     "HardEncoder",
     "KernelSparseEncoder",
     "OMPEncoder",

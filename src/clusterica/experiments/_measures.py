@@ -53,11 +53,13 @@ def orientation_share(filters: np.ndarray) -> np.ndarray:
     side = int(np.sqrt(filters.shape[1]))
     energy = np.abs(np.fft.fft2(filters.reshape(-1, side, side))) ** 2
     along = np.fft.fftfreq(side)
+    # Twice the angle: opposite directions then add up instead of cancelling.
     doubled = np.exp(2j * np.arctan2(along[:, np.newaxis], along))
     # Half a cycle a pixel up is half a cycle down: such a frequency stands for two mirrored directions.
     edge = np.abs(along) == 0.5
     mixed = (edge[:, np.newaxis] & (along != 0)) | (edge & (along[:, np.newaxis] != 0))
     doubled[mixed] = doubled[mixed].real
+    # The mean of a filter has no direction.
     energy[:, 0, 0] = 0
     share: np.ndarray = np.abs((energy * doubled).sum(axis=(1, 2))) / energy.sum(axis=(1, 2))
     return share
@@ -77,6 +79,7 @@ def mean_absolute_cosine(rows: np.ndarray) -> float:
         0 where all rows are orthogonal, 1 where all lie on a line.
     """
     unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    # Every pair once, and no row with itself.
     above = np.triu_indices(len(unit), k=1)
     return float(np.abs(unit @ unit.T)[above].mean())
 
@@ -115,6 +118,7 @@ def worst_axis_angle(centers: np.ndarray, axes: np.ndarray) -> float:
     unit = centers / np.linalg.norm(centers, axis=1, keepdims=True)
     lines = axes / np.linalg.norm(axes, axis=1, keepdims=True)
     nearest = np.abs(lines @ unit.T).max(axis=1)
+    # Rounding may give a cosine slightly above one.
     return float(np.degrees(np.arccos(np.minimum(nearest, 1.0))).max())
 
 

@@ -71,11 +71,31 @@ class PartStore:
         self._known.append(name)
         settings = _through_json(settings)
         wanted = always or not self.rows or name in self.rows
+        # Parts that all rows need are not recomputed for each call with --rows.
         again = self.fresh and not (always and self.rows)
         if wanted and (again or name not in self.parts):
-            self._keep(name, job, settings)
+            started, start = datetime.now(UTC), time.perf_counter()
+            value = _through_json(job())
+            made = self.stamp(started, time.perf_counter() - start)
+            part = {"row": name, "settings": settings, "made": made, "value": value}
+            self._parts_folder.mkdir(parents=True, exist_ok=True)
+            # A name such as "RICA, 8 x 8" becomes one that all file systems accept.
+            file_name = re.sub(r"[^\w.-]+", "-", name)
+            write_json(self._parts_folder / f"{file_name}.json", part)
+            self.parts[name] = part
+            self._computed.add(name)
         elif name in self.parts:
-            _check_settings(self.name, name, self.parts[name]["settings"], settings)
+            # Rows of one table must be comparable.
+            there = self.parts[name]["settings"]
+            differing = [k for k in {**there, **settings} if there.get(k) != settings.get(k)]
+            if differing:
+                words = ", ".join(
+                    f"{k} was {there.get(k)!r} and is now {settings.get(k)!r}" for k in differing
+                )
+                raise ValueError(
+                    f"row {name!r} of {self.name} was saved by a run with other settings ({words}); "
+                    "recompute it with --fresh, or write to another --output folder"
+                )
 
     def values(self, names: Collection[str]) -> dict[str, Any]:
         """Return the values of parts by name, as read from JSON."""
@@ -101,17 +121,6 @@ class PartStore:
         """Remove the files of the parts, once they are in the file of the experiment."""
         shutil.rmtree(self._parts_folder, ignore_errors=True)
 
-    def _keep(self, name: str, job: Callable[[], Any], settings: Mapping[str, Any]) -> None:
-        started, start = datetime.now(UTC), time.perf_counter()
-        value = _through_json(job())
-        made = self.stamp(started, time.perf_counter() - start)
-        part = {"row": name, "settings": settings, "made": made, "value": value}
-        self._parts_folder.mkdir(parents=True, exist_ok=True)
-        file_name = re.sub(r"[^\w.-]+", "-", name)
-        write_json(self._parts_folder / f"{file_name}.json", part)
-        self.parts[name] = part
-        self._computed.add(name)
-
     def _read(self) -> None:
         joined = self.folder / f"{self.name}.json"
         if joined.exists() and not self.parts:
@@ -121,6 +130,7 @@ class PartStore:
                 part = json.loads(path.read_text(encoding="utf-8"))
             except FileNotFoundError:  # another process has just joined all parts
                 continue
+            # What this process has computed is newer than any file.
             if part["row"] not in self._computed:
                 self.parts[part["row"]] = part
 
@@ -155,15 +165,3 @@ def _plain(value: Any) -> Any:
     raise TypeError(
         f"{type(value).__name__} cannot be written to JSON; use plain numbers and text."
     )
-
-
-def _check_settings(
-    experiment: str, row: str, there: Mapping[str, Any], here: Mapping[str, Any]
-) -> None:
-    differing = [key for key in {**there, **here} if there.get(key) != here.get(key)]
-    if differing:
-        words = ", ".join(f"{k} was {there.get(k)!r} and is now {here.get(k)!r}" for k in differing)
-        raise ValueError(
-            f"row {row!r} of {experiment} was saved by a run with other settings ({words}); recompute "
-            "it with --fresh, or write to another --output folder"
-        )

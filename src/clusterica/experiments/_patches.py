@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -14,8 +13,8 @@ from clusterica.preprocessing import ContrastNormalizer, Whitener
 FOLDER = "BSDS500"
 # Folders of the training images: as in the official archive, or without the upper folders.
 _TRAIN = ("data/images/train", "images/train", "train")
-CONTRAST_EPS = 10.0  # for pixels in 0..255, as in Coates & Ng, section 2.1
-WHITENING_EPS = 0.1  # the value of the same section for 8 x 8 patches
+CONTRAST_EPS = 10.0  # for pixels in 0..255, as in Coates & Ng (2012), section 2.1
+WHITENING_EPS = 0.1  # of the same section, for 8 x 8 patches
 
 
 class PatchSource:
@@ -37,7 +36,18 @@ class PatchSource:
 
     def __init__(self, ctx: Context, *, color: bool = False) -> None:
         self.color = color
-        self._images = None if ctx.data is None else _read(ctx.data / FOLDER, color=color)
+        self._images: list[np.ndarray] | None = None
+        if ctx.data is not None:
+            folder = ctx.data / FOLDER
+            if not folder.is_dir():
+                raise NotADirectoryError(
+                    f"{folder} does not exist; put the images of {FOLDER} into it, or leave the data folder "
+                    "out to work on the two photographs of scikit-learn."
+                )
+            # All images of the folder where it has no folder for training images.
+            folders = [folder / name for name in _TRAIN if (folder / name).is_dir()]
+            images = load_image_folder([*folders, folder][0], color="rgb" if color else "grey")
+            self._images = list(images.images)
         count = 0 if self._images is None else len(self._images)
         self.name = f"{count} images of {FOLDER}" if count else "two photographs of scikit-learn"
 
@@ -72,18 +82,6 @@ class PatchSource:
             cut = cut.transpose(0, 2, 3, 1) if self.color else cut
             patches[rows] = cut.reshape(len(rows), patches.shape[1])
         return patches
-
-
-def _read(folder: Path, *, color: bool) -> list[np.ndarray]:
-    """Read the training images of a folder; all of its images where it has no folder for these."""
-    if not folder.is_dir():
-        raise NotADirectoryError(
-            f"{folder} does not exist; put the images of {FOLDER} into it, or leave the data folder out to "
-            "work on the two photographs of scikit-learn."
-        )
-    folders = [folder / name for name in _TRAIN if (folder / name).is_dir()]
-    images = load_image_folder([*folders, folder][0], color="rgb" if color else "grey")
-    return list(images.images)
 
 
 class Patches(NamedTuple):

@@ -38,16 +38,16 @@ class Split(NamedTuple):
 class Score(NamedTuple):
     """Accuracy of a method, the time of its steps, and the C that validation chose.
 
-    ``head_passes`` counts passes over the features in the fit of the classifier, the choice of C included.
+    ``classifier_passes`` counts passes over the features in its fit, the choice of C included.
     """
 
     accuracy: float
     learn_seconds: float
     encode_seconds: float
-    head_seconds: float
+    classifier_seconds: float
     C: float
     n_features: int
-    head_passes: int
+    classifier_passes: int
 
 
 def cifar10(ctx: Context) -> Split:
@@ -56,7 +56,7 @@ def cifar10(ctx: Context) -> Split:
         return _digits(ctx)
     train, test = (load_cifar10(_folder(ctx, "CIFAR-10"), split=s) for s in ("train", "test"))
     if ctx.quick:
-        train, test = _head(train, 2000), _head(test, 1000)
+        train, test = _first(train, 2000), _first(test, 1000)
     return Split(_labeled(ctx, train), _labeled(ctx, test), "CIFAR-10")
 
 
@@ -77,7 +77,7 @@ def evaluate(
     features: ImageFeatures,
     split: Split,
     *,
-    head: LinearSVC | None = None,
+    classifier: LinearSVC | None = None,
     mirrored: bool = False,
 ) -> Score:
     """Learn filters from the training images, train a classifier on their features, score the test images.
@@ -88,14 +88,14 @@ def evaluate(
         Not fitted yet; supervised learners get the labels.
     split : Split
         The images.
-    head : LinearSVC, optional
+    classifier : LinearSVC, optional
         Not fitted yet; by default C is chosen by validation on training images.
     mirrored : bool, default=False
         Whether to train the classifier on mirror images as well. C is then chosen on a fifth of the images
         and their mirror images, so that no image is in both parts.
     """
-    head = LinearSVC(C="auto", random_state=0) if head is None else head
-    return _fit_and_score(features, split, head, mirrored=mirrored, mirrored_test=False)[1]
+    classifier = LinearSVC(C="auto", random_state=0) if classifier is None else classifier
+    return _fit_and_score(features, split, classifier, mirrored=mirrored, mirrored_test=False)[1]
 
 
 class Committee(NamedTuple):
@@ -128,12 +128,18 @@ def evaluate_committee(
 
 
 def _fit_and_score(
-    features: ImageFeatures, split: Split, head: LinearSVC, *, mirrored: bool, mirrored_test: bool
+    features: ImageFeatures,
+    split: Split,
+    classifier: LinearSVC,
+    *,
+    mirrored: bool,
+    mirrored_test: bool,
 ) -> tuple[np.ndarray, Score]:
     """Fit features and classifier; return the decisions on the test images, and the score."""
     train, test = split.train, split.test
     if mirrored:
-        head.set_params(validation=np.tile(a_fifth(len(train.labels)), 2))
+        # An image and its mirror image are held out together: else validation would be too easy.
+        classifier.set_params(validation=np.tile(a_fifth(len(train.labels)), 2))
     with _clock(train.images) as learn:
         features.fit(train.images, train.labels)
     with _clock(train.images) as encode:
@@ -141,21 +147,24 @@ def _fit_and_score(
         tests = [test.images, _mirrored(test.images)] if mirrored_test else [test.images]
         X_tests = [features.transform(images) for images in tests]
     with _clock(train.images) as fit:
-        head.fit(X, y)
-    decisions = np.sum([to_host(head.decision_function(X_test)) for X_test in X_tests], axis=0)
+        classifier.fit(X, y)
+    decisions = np.sum(
+        [to_host(classifier.decision_function(X_test)) for X_test in X_tests], axis=0
+    )
     return decisions, Score(
         _accuracy(decisions, split),
         learn[0],
         encode[0],
         fit[0],
-        float(head.C_),
+        float(classifier.C_),
         X.shape[1],
-        int(head.n_passes_),
+        int(classifier.n_passes_),
     )
 
 
 def _accuracy(decisions: np.ndarray, split: Split) -> float:
     """Return the share of test images whose largest decision is that of their class."""
+    # Columns of decisions are in the order of the sorted classes, as in scikit-learn.
     predicted = np.unique(split.train.labels)[np.argmax(decisions, axis=1)]
     return float((predicted == split.test.labels).mean())
 
@@ -194,6 +203,7 @@ def choose_constants(score: Callable[[Constants], float]) -> tuple[Constants, di
             trial = best._replace(**{name: value})
             if trial not in scores:
                 scores[trial] = score(trial)
+            # Validation scores rise and then fall: the first fall ends the search.
             if scores[trial] < scores[best]:
                 break
             best = trial
@@ -238,13 +248,14 @@ def validation_score(
     if per_class is not None:
         rest = label_subsets(split.train.labels, per_class, 1, seed)[0]
     X = features.transform(rows_of(split.train.images, rest))
-    head = LinearSVC(C="auto", random_state=0).fit(X, split.train.labels[rest])
-    predicted = head.predict(features.transform(split.test.images))
+    classifier = LinearSVC(C="auto", random_state=0).fit(X, split.train.labels[rest])
+    predicted = classifier.predict(features.transform(split.test.images))
     return float((to_host(predicted) == split.test.labels).mean())
 
 
 def hold_out(train: Labeled, seed: int) -> Split:
     """Split the training images: four fifths for training, one fifth for validation."""
+    # [seed, 1]: another stream than the draws of patches, which use the seed itself.
     order = np.random.default_rng([seed, 1]).permutation(len(train.labels))
     cut = len(order) // 5
     held, rest = (
@@ -261,14 +272,15 @@ def a_fifth(n: int) -> np.ndarray:
     return mask
 
 
-def save_classifier(ctx: Context, features: Any, head: LinearSVC, name: str) -> str:
+def save_classifier(ctx: Context, features: Any, classifier: LinearSVC, name: str) -> str:
     """Write images-to-class as one model file in the folder of the results; return its name.
 
     ``clusterica.load`` reads it, and ``predict`` of the model takes images as the data set has them. What
     was learned on a GPU is written as if in host memory, so that it is read on any machine.
     """
     path = ctx.output / f"{name}.safetensors"
-    save(Pipeline([("features", features), ("head", head)]), path)
+    save(Pipeline([("features", features), ("classifier", classifier)]), path)
+    # Read back and written again: the file names the device of its tensors.
     if ctx.device is not None:
         save(load(path, device="cpu"), path)
     return path.name
@@ -338,7 +350,7 @@ def _folder(ctx: Context, name: str) -> Any:
     return ctx.data / known if (ctx.data / known).is_dir() else ctx.data
 
 
-def _head(found: Any, n: int) -> Any:
+def _first(found: Any, n: int) -> Any:
     return found._replace(images=found.images[:n], labels=found.labels[:n])
 
 

@@ -6,16 +6,15 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from clusterica.display import check_matplotlib
 from clusterica.experiments._context import Context, Track
 from clusterica.experiments._parts import PartStore, write_json
-from clusterica.experiments._provenance import Commit, provenance, source_commit
+from clusterica.experiments._provenance import provenance, source_commit
 from clusterica.experiments._registry import Experiment, find
-from clusterica.experiments._result import Picture, Result
+from clusterica.experiments._result import Result
 from clusterica.report import png_bytes
 
 
@@ -101,7 +100,11 @@ def run(
         data=None if data is None else Path(data),
         device=device,
     )
-    stamp = partial(_stamp, context, source_commit())
+    commit = source_commit()  # now: the tree may change while the experiment runs
+
+    def stamp(started: datetime, seconds: float) -> dict[str, Any]:
+        return provenance(context, commit, started=started, seconds=seconds)
+
     store = PartStore(chosen.name, folder, stamp, tuple(rows), fresh)
 
     started, start = datetime.now(UTC), time.perf_counter()
@@ -109,7 +112,12 @@ def run(
     store.check_rows()
     seconds = time.perf_counter() - start
 
-    pictures = tuple(_write_picture(picture, chosen.name, folder) for picture in result.pictures)
+    pictures = []
+    for picture in result.pictures:
+        # NAME.png, or NAME-b.png for one that is named b.
+        suffix = f"-{picture.name}" if picture.name else ""
+        pictures.append(folder / f"{chosen.name}{suffix}.png")
+        pictures[-1].write_bytes(png_bytes(picture.figure))
     parts = store.join()
     record = {
         "name": chosen.name,
@@ -131,15 +139,4 @@ def run(
     write_json(json_path, record)
     store.clean()
     values = {row: part["value"] for row, part in parts.items()}
-    return Outcome(chosen, result, quick, seconds, json_path, pictures, values)
-
-
-def _stamp(ctx: Context, commit: Commit, started: datetime, seconds: float) -> dict[str, Any]:
-    return provenance(ctx, commit, started=started, seconds=seconds)
-
-
-def _write_picture(picture: Picture, name: str, folder: Path) -> Path:
-    """Write a picture as NAME.png, or NAME-b.png for one that is named b."""
-    path = folder / (f"{name}-{picture.name}.png" if picture.name else f"{name}.png")
-    path.write_bytes(png_bytes(picture.figure))
-    return path
+    return Outcome(chosen, result, quick, seconds, json_path, tuple(pictures), values)

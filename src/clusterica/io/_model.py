@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import secrets
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import sklearn
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import InconsistentVersionWarning
 
+from clusterica.arrays import warn_user
 from clusterica.io._values import Reader, Writer
 
 _FORMAT = 1
@@ -134,12 +134,11 @@ def load(path: str | Path, *, device: str | None = None) -> Any:
     except KeyError as error:
         raise ValueError(_ALTERED.format(path=path, error=f"{error} is missing")) from error
     if reader.of_sklearn - {"Pipeline"} and description["sklearn"] != sklearn.__version__:
-        warnings.warn(
+        warn_user(
             InconsistentVersionWarning(
                 estimator_name=", ".join(sorted(reader.of_sklearn)),
                 current_sklearn_version=sklearn.__version__,
                 original_sklearn_version=description["sklearn"],
-            ),
-            stacklevel=2,
+            )
         )
     return model

@@ -19,6 +19,7 @@ from sklearn.base import BaseEstimator
 from clusterica.arrays import device_of, to_host
 
 _PLAIN = (bool, int, str, type(None))
+# Generators whose state may be restored; a file cannot name anything else of numpy.random.
 _BIT_GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
 # Attributes that callbacks leave on an estimator; a model does not need them.
 _PASSING = ("_skl_callbacks", "_callback_fit_ctx", "_parent_callback_ctx")
@@ -34,6 +35,7 @@ class Writer:
 
     def write(self, value: Any, path: str) -> Any:
         """Return JSON for a value; error messages call it by its path."""
+        # The order matters: np.float64 is a float, bool an int, and an estimator may be a dataclass.
         if isinstance(value, BaseEstimator):
             return self._estimator(value, path)
         if isinstance(value, np.ndarray):
@@ -43,6 +45,7 @@ class Writer:
         if isinstance(value, _PLAIN):
             return value
         if isinstance(value, float):
+            # JSON has no NaN and no infinity.
             return value if math.isfinite(value) else {"float": str(value)}
         if isinstance(value, tuple | list | dict):
             return self._container(value, path)
@@ -70,6 +73,7 @@ class Writer:
         }
 
     def _array(self, value: np.ndarray, path: str) -> dict[str, Any]:
+        # Object and string arrays have no place in the binary part of the file.
         if value.dtype.kind in "OUT":
             items = value.ravel().tolist()
             if not all(isinstance(item, str | int | float | bool | None) for item in items):
@@ -86,6 +90,7 @@ class Writer:
         if id(owner) not in self._names:
             self._kept.append(owner)
             self._names[id(owner)] = path
+            # The format stores little-endian numbers; those of other machines are swapped.
             self.arrays[path] = values.astype(values.dtype.newbyteorder("="), copy=False)
         return self._names[id(owner)]
 
@@ -134,6 +139,7 @@ class Reader:
         if cls.__module__.startswith("sklearn."):
             self.of_sklearn.add(cls.__name__)
         model = cls(**self._read_fields(value["params"]))
+        # Not setattr: fitted attributes are set as they were, without running code of properties.
         vars(model).update(self._read_fields(value["fitted"]))
         return model
 
@@ -247,5 +253,6 @@ def _name_of(value: Any, path: str) -> str:
             "clusterica and estimators of scikit-learn, since it carries no code"
         )
     package = ".".join(cls.__module__.split(".")[:2])
+    # A class that moves to another file of its package can still be found.
     public = getattr(sys.modules[package], cls.__qualname__, None) is cls
     return f"{package if public else cls.__module__}:{cls.__qualname__}"

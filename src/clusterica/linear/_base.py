@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import abstractmethod
-from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -28,10 +26,9 @@ from clusterica.arrays import (
     fit_context,
     is_host_array,
     map_rows,
-    namespace_of,
     to_host,
+    warn_user,
 )
-from clusterica.linear._equations import SingularError
 from clusterica.linear._lbfgs import LAST_DIGITS, LBFGSSolver, PrincipalSolver
 from clusterica.linear._newton import NewtonSolver
 from clusterica.linear._problem import (
@@ -45,7 +42,8 @@ from clusterica.linear._problem import (
     original,
 )
 from clusterica.linear._search import HeldOutScores, Search, climb, held_out
-from clusterica.ops.margin import decisions, winners
+from clusterica.ops.linalg import SingularError
+from clusterica.ops.margin import decisions, predicted
 from clusterica.optim import Progress, fit_progress
 
 # Newton's method solves so few rows in less time than L-BFGS needs for its start, whatever the features.
@@ -125,6 +123,7 @@ class LinearClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         try:
             solver: Solver = kind(problem)
         except SingularError:
+            # The Gram matrix has no digits for small features; L-BFGS does not need it.
             solver = LBFGSSolver(problem)
         # At most 25 steps of the grid in 5 folds, and the last solve.
         progress = fit_progress(self, 126, X=X, y=y)
@@ -167,8 +166,9 @@ class LinearClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self, "coef_")
         if self.classes_.dtype.kind in "biuf":
-            return self._map(X, partial(_predicted, classes=self.classes_))
-        codes = self._map(X, partial(_predicted, classes=np.arange(len(self.classes_))))
+            return self._map(X, predicted, self.classes_)
+        # Strings are not arrays of other libraries: look the names up on the host.
+        codes = self._map(X, predicted, np.arange(len(self.classes_)))
         return self.classes_[to_host(codes)]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -192,7 +192,23 @@ class LinearClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         """Return weights times class weights, divided by the largest, and their sum before division."""
         self._check_two_classes(codes[weights > 0])
         if self.class_weight is not None:
-            weights = weights * self._class_weights(weights, codes)[codes]
+            counted = weights > 0  # scikit-learn would divide by zero for a class without weight
+            present = np.unique(codes[counted])
+            of_classes = np.zeros(len(self.classes_))
+            of_classes[present] = compute_class_weight(
+                self.class_weight,
+                classes=self.classes_[present],
+                y=self.classes_[codes[counted]],
+                sample_weight=weights[counted],
+            )
+            most = float(np.finfo(np.float64).max) / max(1.0, float(weights.max()))
+            for label, weight in zip(self.classes_.tolist(), of_classes.tolist(), strict=True):
+                if not 0 <= weight < most:  # a NaN must raise, too
+                    raise ValueError(
+                        f"class_weight of class {label!r} is {weight}; it must be a number that is not "
+                        "negative, and finite when it is multiplied by sample_weight"
+                    )
+            weights = weights * of_classes[codes]
             self._check_two_classes(codes[weights > 0])
         largest = float(weights.max())
         if largest != 1:
@@ -204,26 +220,6 @@ class LinearClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
                 "sample_weight or class_weight"
             )
         return weights, total
-
-    def _class_weights(self, weights: HostArray, codes: HostArray) -> HostArray:
-        """Return the weight of every class, by scikit-learn's rules."""
-        counted = weights > 0  # scikit-learn would divide by zero for a class without weight
-        present = np.unique(codes[counted])
-        of_classes = np.zeros(len(self.classes_))
-        of_classes[present] = compute_class_weight(
-            self.class_weight,
-            classes=self.classes_[present],
-            y=self.classes_[codes[counted]],
-            sample_weight=weights[counted],
-        )
-        largest = float(np.finfo(np.float64).max) / max(1.0, float(weights.max()))
-        for label, weight in zip(self.classes_.tolist(), of_classes.tolist(), strict=True):
-            if not 0 <= weight < largest:  # a NaN must raise, too
-                raise ValueError(
-                    f"class_weight of class {label!r} is {weight}; it must be a number that is not negative, "
-                    "and finite when it is multiplied by sample_weight"
-                )
-        return of_classes
 
     def _check_two_classes(self, codes: HostArray) -> None:
         """Refuse rows of one class; the codes are those of rows with a positive weight."""
@@ -237,6 +233,7 @@ class LinearClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
 
     def _problem(self, rows: Rows, codes: HostArray, weights: HostArray) -> Problem:
         n_classes = len(self.classes_)
+        # Two classes need one classifier: positive on the side of the second class.
         targets = np.arange(n_classes) if n_classes > 2 else np.ones(1, dtype=int)
         standard = learn_standard(rows, weights, centre=self.fit_intercept, scale=self.standardize)
         return Problem(
@@ -322,18 +319,16 @@ class LinearClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
                 f"fall by some {self.gap_.max():.1e} of itself (tol={self.tol:.1e}); raise max_iter or tol, "
                 "regularise more, or pass float64"
             )
-        # Level 4 is the line that calls fit.
-        warnings.warn(f"{type(self).__name__} {text}", ConvergenceWarning, stacklevel=4)
+        warn_user(f"{type(self).__name__} {text}", ConvergenceWarning)
 
-    def _map(self, X: Any, op: Any) -> Array:
-        """Return ``op(block, A, c, about)`` of all rows."""
+    def _map(self, X: Any, op: Any, *params: Any) -> Array:
+        """Return ``op(block, A, c, about, *params)`` of all rows."""
         rows = check_fitted_rows(self, X, "coef_")
         A, c = (np.asarray(to_host(v), dtype=np.float64) for v in (self.coef_, self.intercept_))
         about = None if self._about is None else np.asarray(to_host(self._about), rows.dtype)
+        # x Aᵀ + c = (x - about) Aᵀ + (c + A about): products of large means would lose digits.
         c = c if about is None else c + A @ about.astype(np.float64)
-        row_bytes = 2 * A.shape[0] * rows.dtype.itemsize + (0 if about is None else rows.row_nbytes)
-        params = (A.astype(rows.dtype), c.astype(rows.dtype), about)
-        return map_rows(op, rows, *params, row_bytes=row_bytes)
+        return map_rows(op, rows, A.astype(rows.dtype), c.astype(rows.dtype), about, *params)
 
 
 def _solver_kind(
@@ -367,9 +362,3 @@ def _solver_kind(
     if n <= max(d, _FEW_ROWS) and NewtonSolver.memory(n) <= rows.place.memory:
         return NewtonSolver
     return LBFGSSolver
-
-
-def _predicted(X: Array, A: Array, c: Array, about: Array | None, *, classes: Any) -> Array:
-    codes = winners(decisions(X, A, c, about))
-    xp = namespace_of(codes)
-    return xp.take(xp.asarray(classes, device=codes.device), codes, axis=0)

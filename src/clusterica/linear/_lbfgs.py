@@ -7,7 +7,7 @@ A sample gives G up to a floor τ, under which its eigenvalues are noise.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import nullcontext
 from functools import cached_property, partial
 from typing import ClassVar
@@ -23,13 +23,6 @@ from clusterica.arrays import (
     one_blas_thread,
     to_host,
 )
-from clusterica.linear._equations import (
-    SingularError,
-    add_to_diagonal,
-    positive_solver,
-    row_products,
-    solve_positive,
-)
 from clusterica.linear._problem import (
     HostArray,
     Problem,
@@ -38,10 +31,17 @@ from clusterica.linear._problem import (
     Standard,
     Task,
     affine,
+    row_products,
     standardised_rows,
     sums_of_rows,
 )
-from clusterica.ops.margin import decisions, margin_sums, winners
+from clusterica.ops.linalg import (
+    SingularError,
+    add_to_diagonal,
+    positive_solver,
+    solve_positive,
+)
+from clusterica.ops.margin import margin_sums, predicted, winners
 from clusterica.optim import LoopState, ManyLBFGS, Progress, Values, iterate
 
 # Objectives of float32 rows stop falling at a gap of some tens of precisions: 64 are 8e-6 in float32, and
@@ -61,10 +61,6 @@ class LBFGSSolver(Solver):
         self._problem = problem
         self.n_passes = 0
         self._last: tuple[float, Callable[[Array], Array]] | None = None
-        # Working memory per row: margins, residuals and four more of their shape, and a shifted row.
-        rows = problem.rows
-        shifted = 0 if problem.standard.about is None else rows.row_nbytes
-        self._row_bytes = 6 * len(problem.targets) * rows.dtype.itemsize + shifted
 
     @cached_property
     def gram(self) -> SampledGram:
@@ -78,25 +74,23 @@ class LBFGSSolver(Solver):
         task = task._replace(shares=task.shares.astype(rows.dtype))
         shape = (len(self._problem.targets), rows.n_features + 1)
         params = rows.place.put(np.zeros(shape)) if start is None else start.state
+        # Folds and all rows share the preconditioner of a C.
+        if self._last is None or self._last[0] != task.C:
+            self._last = None  # free its memory before the next one is made
+            self._last = (task.C, self.gram.at(task.C, intercept=self._problem.intercept))
         lbfgs = ManyLBFGS(
             evaluate=partial(self.evaluate, task=task),
-            precondition=self._preconditioner(task.C),
+            precondition=self._last[1],
             tol=task.tol,
             floor=task.floor,
-            noise=4 * eps,
+            noise=4
+            * eps,  # sums over blocks are in float64, so objectives are off by a few roundings
         )
         # Products of ten million numbers or less are so small that threads of BLAS would mostly wait for
         # each other.
         few = rows.place.is_numpy and rows.n_rows * rows.n_features <= 10**7
         with one_blas_thread() if few else nullcontext():
             return _minimum(lbfgs, params, task, progress, eps)
-
-    def _preconditioner(self, C: float) -> Callable[[Array], Array]:
-        """Return that of the last solve if C is the same: another fold, or all rows."""
-        if self._last is None or self._last[0] != C:
-            self._last = None  # its memory is needed
-            self._last = (C, self.gram.at(C, intercept=self._problem.intercept))
-        return self._last[1]
 
     def evaluate(self, params: Array, *, task: Task) -> Values:
         """Return the objective of every target, and its gradient, from one pass over the rows."""
@@ -110,13 +104,13 @@ class LBFGSSolver(Solver):
             standard.about,
             problem.targets,
             aligned=(problem.codes, task.shares),
-            row_bytes=self._row_bytes,
         )
         self.n_passes += 1
         loss, pull, lift = (rows.place.put(s) for s in sums)
         objective = xp.sum(W * W, axis=1) / 2 + task.C * loss
         # From sums over x - about to sums over z.
         pull = (pull - lift[:, None] * standard.offset) / standard.scale
+        # Without an intercept its gradient is zero, so that it stays where it starts, at 0.
         lift = -2 * task.C * lift if problem.intercept else 0 * lift
         return Values(objective, xp.concat([W - 2 * task.C * pull, lift[:, None]], axis=1))
 
@@ -129,12 +123,8 @@ class LBFGSSolver(Solver):
         standard, rows = self._problem.standard, self._problem.rows
         A, c = affine(standard, *self.classifiers(solution), rows.dtype)
         self.n_passes += 1
-        codes = map_rows(_codes, rows, A, c, standard.about, row_bytes=self._row_bytes)
-        return to_host(codes)
-
-
-def _codes(X: Array, A: Array, c: Array, about: Array | None) -> Array:
-    return winners(decisions(X, A, c, about))
+        codes = np.arange(max(2, len(self._problem.targets)))
+        return to_host(map_rows(predicted, rows, A, c, standard.about, codes))
 
 
 class PrincipalSolver(Solver):
@@ -368,14 +358,15 @@ class SampledGram:
 
     @cached_property
     def _gram(self) -> Array:
-        chunks = self._chunks()
-        first = next(chunks)
-        total = first.T @ first
-        for Z in chunks:
-            if isinstance(total, np.ndarray):
+        # A source without random access is read once, not once a chunk.
+        size = self._chunk if self._rows.indexable else self.n_sampled
+        total: Array = 0
+        for start in range(0, self.n_sampled, size):
+            Z = self._standardised(self._indices[start : start + size])
+            if start and isinstance(total, np.ndarray):
                 total += Z.T @ Z  # in place: it may be large
             else:
-                total = total + Z.T @ Z
+                total = total + Z.T @ Z if start else Z.T @ Z
         return total / self.n_sampled
 
     @cached_property
@@ -385,12 +376,6 @@ class SampledGram:
     @cached_property
     def _products(self) -> Array:
         return self._sample @ self._sample.T
-
-    def _chunks(self) -> Iterator[Array]:
-        # A source without random access is read once, not once a chunk.
-        size = self._chunk if self._rows.indexable else self.n_sampled
-        for start in range(0, self.n_sampled, size):
-            yield self._standardised(self._indices[start : start + size])
 
     def _standardised(self, indices: HostArray) -> Array:
         Z = standardised_rows(self._rows, self._standard, indices, self._rows.dtype)

@@ -9,14 +9,29 @@ with ``A = W / scale`` and ``c = b - A mean``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from clusterica.arrays import Array, Rows, is_host_array, map_reduce, namespace_of, to_host
-from clusterica.ops.margin import feature_sums, squared_losses, weighted_rows
+from clusterica.arrays import (
+    Array,
+    Rows,
+    is_host_array,
+    map_reduce,
+    map_rows,
+    namespace_of,
+    to_host,
+)
+from clusterica.ops.margin import (
+    feature_sums,
+    products_with,
+    squared_losses,
+    weighted_rows,
+    wide_feature_sums,
+)
 from clusterica.optim import Progress
 
 HostArray = np.ndarray[Any, Any]
@@ -134,6 +149,7 @@ def learn_standard(rows: Rows, weights: HostArray, *, centre: bool, scale: bool)
     scales = np.where(deviation > 0, deviation if scale else 1.0, np.inf if centre else 1.0)
     if not centre:
         mean = np.zeros(d)
+    # How many standard deviations the mean is away from zero.
     far = np.where(deviation > 0, np.abs(mean), 0.0) / np.where(deviation > 0, deviation, 1.0)
     # Products lose digits in proportion to the distance of the mean: about 5 of them must remain, which in
     # float32 allows a mean of 34 deviations.
@@ -156,16 +172,12 @@ def learn_standard(rows: Rows, weights: HostArray, *, centre: bool, scale: bool)
 
 
 def _mean_and_deviation(rows: Rows, weights: HostArray) -> tuple[HostArray, HostArray]:
+    # Sums about a point near the mean: the variance of rows far from zero keeps its digits.
     about = rows.glance().mean(axis=0, dtype=np.float64).astype(rows.dtype)
 
-    def sums(*, wide: bool) -> tuple[HostArray, ...]:
-        row_bytes = (24 if wide else 2 * rows.dtype.itemsize) * rows.n_features
-        op, aligned = partial(feature_sums, wide=wide), (weights.astype(rows.dtype),)
-        return tuple(
-            to_host(s) for s in map_reduce(op, rows, about, aligned=aligned, row_bytes=row_bytes)
-        )
-
-    total, first, second = sums(wide=False)
+    aligned = (weights.astype(rows.dtype),)
+    sums = map_reduce(feature_sums, rows, about, aligned=aligned)
+    total, first, second = map(to_host, sums)
     limits = np.finfo(rows.dtype)
     if not np.isfinite(second).all():
         j = int(np.flatnonzero(~np.isfinite(second))[0])
@@ -175,7 +187,8 @@ def _mean_and_deviation(rows: Rows, weights: HostArray) -> tuple[HostArray, Host
         )
     if rows.dtype != np.float64 and (second < total * limits.tiny / limits.eps).any():
         # Features that are constant, or so small that their squares underflow.
-        total, first, second = sums(wide=True)
+        sums = map_reduce(wide_feature_sums, rows, about, aligned=aligned)
+        total, first, second = map(to_host, sums)
     shift = first / total
     mean = about + shift
     variance = np.clip(second / total - shift**2, 0, None)
@@ -228,12 +241,24 @@ def standardised_rows(
     return (X - mean) / scale
 
 
+def row_products(problem: Problem, place: Callable[[Any], Array]) -> tuple[Array, int]:
+    """Return ``K = Z Zᵀ`` in float64, and the number of passes over the rows: one for 512 columns of K."""
+    rows, n = problem.rows, problem.rows.n_rows
+    mean, scale = problem.standard.mean, problem.standard.scale
+    K = place(np.empty((n, n)))
+    starts = range(0, n, 512)  # so many standardised rows are kept in float64
+    for start in starts:
+        indices = np.arange(start, min(start + 512, n))
+        Z = standardised_rows(rows, problem.standard, indices, np.dtype(np.float64))
+        K[:, start : start + len(indices)] = place(map_rows(products_with, rows, mean, scale, Z))
+    return K, len(starts)
+
+
 def sums_of_rows(problem: Problem, a: HostArray) -> Array:
     """Return ``sum_i a_i z_i`` for coefficients of shape (n_rows, n_targets), in float64, from one pass."""
     rows, standard = problem.rows, problem.standard
     a = np.ascontiguousarray(a, dtype=np.float64)
-    row_bytes = 2 * 8 * rows.n_features
-    (sums,) = map_reduce(weighted_rows, rows, standard.mean, aligned=(a,), row_bytes=row_bytes)
+    (sums,) = map_reduce(weighted_rows, rows, standard.mean, aligned=(a,))
     return rows.place.put(sums) / standard.scale
 
 
@@ -248,7 +273,6 @@ def objectives(problem: Problem, task: Task, A: HostArray, c: HostArray) -> Arra
         c,
         problem.targets,
         aligned=(problem.codes, task.shares),
-        row_bytes=8 * (rows.n_features + 4 * len(A)),
     )
     W = A * np.where(np.isfinite(scale), scale, 0.0)  # constant features have an infinite scale
     return (W * W).sum(axis=1) / 2 + task.C * to_host(loss)

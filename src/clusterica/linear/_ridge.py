@@ -126,6 +126,8 @@ class RidgeClassifier(LinearClassifier):
         return None if isinstance(self.alpha, str) else total / (2 * float(self.alpha))
 
     def _grid(self, step: float, total: float) -> float:
+        # A twentieth of the total weight is C = 10 of LinearSVC, total / (2 alpha). Rounded to half
+        # decades, so that the alphas tried are round numbers, 1, 3.2, 10 and so on.
         middle = round(2 * log10(total / 20))
         return total / (2 * 10 ** ((middle - step) / 2))
 
@@ -135,5 +137,6 @@ class RidgeClassifier(LinearClassifier):
         self.alpha_path_ = self.validation_scores_ = None
         if search is not None:
             path = [total / (2 * self._grid(s, total)) for s in search.steps]
+            # A larger alpha is a smaller strength: turned round to be in rising order.
             self.alpha_path_ = np.array(path[::-1])
             self.validation_scores_ = search.scores[::-1]

@@ -44,12 +44,14 @@ def held_out(
     out every row once. Rows of weight 0 are not taken.
     """
     n_out = max(1.0, share * np.count_nonzero(weights))
+    # 1e-9, so that a share of 0.2 gives 5 folds in spite of rounding.
     n_folds = max(1, min(int(1 / share + 1e-9), int(np.ceil(10_000 / n_out))))
     folds = [np.zeros(len(codes), dtype=bool) for _ in range(n_folds)]
     for code in np.unique(codes):
         members = rng.permutation(np.flatnonzero((codes == code) & (weights > 0)))
         size = min(max(1, round(share * len(members))), len(members) - 1)
         for i, fold in enumerate(folds):
+            # Folds take one part after the other, and begin again where a class is small.
             taken = np.arange(i * size, (i + 1) * size) % max(1, len(members))
             fold[members[taken]] = True
     return [fold for fold in folds if fold.any()]
@@ -127,6 +129,7 @@ class HeldOutScores:
         tasks: list[Task] = []
         starts: list[Solution | None] = []
         for step, strength in strengths.items():
+            # The nearest strength has the most similar weights: the fewest iterations from there.
             near = min(self.solutions, key=lambda s: abs(s - step), default=None)
             starts += [None] * n if near is None else self.solutions[near]
             for out in self._folds:
@@ -135,13 +138,14 @@ class HeldOutScores:
         solutions = self._solver.solve_all(tasks, starts, self._progress)
         for i, step in enumerate(strengths):
             self.solutions[step] = solutions[i * n : (i + 1) * n]
-        return [self._score(self.solutions[step]) for step in strengths]
-
-    def _score(self, solutions: list[Solution]) -> float:
-        """Return the weighted share of held-out rows whose class is predicted, over all folds."""
-        right = counted = 0.0
-        for out, solution in zip(self._folds, solutions, strict=False):  # fewer where it stopped
-            hits = self._solver.predicted(solution)[out] == self._problem.codes[out]
-            right += float(self._weights[out] @ hits)
-            counted += float(self._weights[out].sum())
-        return right / counted
+        scores = []
+        for step in strengths:
+            # The weighted share of held-out rows whose class is predicted, over all folds.
+            right = counted = 0.0
+            # A search that was stopped has fewer solutions than folds.
+            for out, solution in zip(self._folds, self.solutions[step], strict=False):
+                hits = self._solver.predicted(solution)[out] == self._problem.codes[out]
+                right += float(self._weights[out] @ hits)
+                counted += float(self._weights[out].sum())
+            scores.append(right / counted)
+        return scores

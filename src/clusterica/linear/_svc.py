@@ -26,11 +26,11 @@ class LinearSVC(LinearClassifier):
 
     ``C`` has the meaning of :class:`sklearn.svm.LinearSVC`. The differences to that class are:
 
-    - The intercept is not penalised. scikit-learn's is, by ``0.5 * (b / intercept_scaling) ** 2``. -
-    Features are standardised, unless ``standardize=False``. - ``C="auto"``, the default, chooses C on
-    held-out rows. - ``class_weight`` multiplies the weights of rows in the classifier of every class. For
-    more than two classes
-      scikit-learn's weighs only the one class and not the rest.
+    - The intercept is not penalised. scikit-learn's is, by ``0.5 * (b / intercept_scaling) ** 2``.
+    - Features are standardised, unless ``standardize=False``.
+    - ``C="auto"``, the default, chooses C on held-out rows.
+    - ``class_weight`` multiplies the weights of rows in the classifier of every class. For more than two
+      classes, scikit-learn's weights only the one class and not the rest.
 
     With ``standardize=False, fit_intercept=False`` and the same C and weights of rows both have the same
     minimum.
@@ -101,15 +101,21 @@ class LinearSVC(LinearClassifier):
     RidgeClassifier : least squares in place of the hinge.
     sklearn.svm.LinearSVC : the same loss for small or sparse data; it penalises the intercept.
 
-    Notes ----- All classes are solved together by L-BFGS, each with step lengths of its own, preconditioned
-    by the Gram matrix of a sample of the rows. With fewer rows than features, or at most 500 rows, Newton's
-    method solves for coefficients of the rows, from the Gram matrix of the rows, or for the weights where
-    that matrix is singular. Up to 5,000 rows it moves this matrix to the host, whose cores solve many small
-    systems faster than a GPU. A search for C on a device, for 500 to 6,000 rows or fewer rows than
-    features, rotates the rows to their principal coordinates once, where L-BFGS has a diagonal
-    preconditioner for every C and solves all folds together; these solves do not read the rows again, and
-    their iterations are no passes. The matrices stay within the memory budget of
-    :func:`clusterica.config_context`; more memory means a better preconditioner and fewer passes.
+    Notes
+    -----
+    The solver is chosen by the number of rows and features:
+
+    - L-BFGS solves all classes together, each with its own step lengths. It is preconditioned by the Gram
+      matrix of a sample of the rows.
+    - Newton's method is used for fewer rows than features, or at most 500 rows. It solves for coefficients
+      of the rows, from their Gram matrix, or for the weights where that matrix is singular. Up to 5,000
+      rows the matrix is moved to the host, whose cores solve many small systems faster than a GPU.
+    - A search for C on a GPU, for 500 to 6,000 rows or fewer rows than features, rotates the rows to their
+      principal coordinates once. There L-BFGS has a diagonal preconditioner for every C and solves all
+      folds together. These solves do not read the rows again, so their iterations are no passes.
+
+    The matrices stay within the memory budget of :func:`clusterica.config_context`; more memory means a
+    better preconditioner and fewer passes.
 
     Mean and variance for standardising are those of all rows, the held-out ones included.
 
@@ -158,6 +164,7 @@ class LinearSVC(LinearClassifier):
         return float(10 ** (1 + step / 2))
 
     def _set_strength(self, chosen: float, search: Search | None, total: float) -> None:
+        # The solvers weight the mean loss; C weights the sum over rows.
         self.C_ = chosen / total
         self.C_path_ = self.validation_scores_ = None
         if search is not None:

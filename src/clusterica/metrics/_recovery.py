@@ -69,6 +69,7 @@ def recovery_distance(centroids: Any, basis: Any) -> float:
             f"{len(C)} centroids are too few for a basis of {len(B)} vectors, each of which needs "
             "one of its own; find more clusters, or leave out vectors."
         )
+    # Twice as many centroids as vectors: a clusterer that finds both signs of every source.
     if len(C) == 2 * len(B):
         return matched_distance(C, np.concatenate([B, -B]), signed=True)
     # A basis that contains the negative of each row, up to rounding, is matched with its signs.
@@ -154,7 +155,9 @@ def amari_distance(W: Any, A: Any) -> float:
             "reaches no filter. Amari's distance is not defined there; W and A must be invertible."
         )
     n = len(P)
+    # A filter that passes one source only has sum = max in its row; and a source its column.
     leaks = (P.sum(axis=1) / P.max(axis=1) - 1).sum() + (P.sum(axis=0) / P.max(axis=0) - 1).sum()
+    # max: a single source has no others to leak into.
     return float(leaks / max(2 * n * (n - 1), 1))
 
 

@@ -167,6 +167,7 @@ def _one_draw(
     X, S, U = make_sparse_sources(
         n_samples, n_features, distribution=source, df=df, mixing="orthogonal", random_state=rng
     )
+    # The same seed for both fits, so that only the rotation differs.
     seed = int(rng.integers(2**31))
     C = _centroids(clusterer, S, seed=seed)
     turned = _centroids(clusterer, X, seed=seed)
@@ -187,6 +188,7 @@ def _centroids(clusterer: Any, X: np.ndarray, *, seed: int) -> np.ndarray:
             "with centroids, or wrap this one in a class whose fit sets cluster_centers_, of shape "
             "(n_clusters, n_features)."
         )
+    # The length of a centroid says nothing about its axis.
     C = unit_rows(f"cluster_centers_ of {name}", to_host(centers))
     if C.shape != (2 * X.shape[1], X.shape[1]):
         raise ValueError(

@@ -88,7 +88,7 @@ def _is_sparse(B: Array, energies: Array, G: Array, alpha: float, descend: Solve
     codes = descend(B[few, :], energies[few], G, alpha=alpha, max_iter=100, tol=0.03).codes
     xp = namespace_of(codes)
     nonzeros = float(xp.sum(xp.astype(codes != 0, xp.int64))) / codes.shape[0]
-    return nonzeros <= _MANY * G.shape[0] ** (2 / 3)
+    return bool(nonzeros <= _MANY * G.shape[0] ** (2 / 3))
 
 
 def _solve_remaining(

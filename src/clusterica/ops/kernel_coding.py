@@ -60,7 +60,7 @@ def coding_objective(
 
 def coding_row_bytes(row: Any, W: Array, G: Array) -> int:
     """Return the working memory of codes for each row: splitting keeps about a dozen arrays of their size."""
-    return (3 * row.n_features + 13 * W.shape[0]) * row.itemsize
+    return int((3 * row.n_features + 13 * W.shape[0]) * row.itemsize)
 
 
 @working_memory(coding_row_bytes)

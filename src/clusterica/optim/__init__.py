@@ -2,10 +2,16 @@
 
 from clusterica.optim._adam import Averages, adam, no_averages
 from clusterica.optim._lbfgs import LBFGS, Evaluation
-from clusterica.optim._loop import LoopResult, LoopState, Step, iterate
+from clusterica.optim._loop import (
+    LoopResult,
+    LoopState,
+    Progress,
+    Step,
+    best_of,
+    fit_progress,
+    iterate,
+)
 from clusterica.optim._many_lbfgs import ManyLBFGS, Values
-from clusterica.optim._progress import Progress, fit_progress
-from clusterica.optim._restarts import best_of
 
 __all__ = [
     "LBFGS",

@@ -7,26 +7,17 @@ inverse Hessian (`precondition`), which is used until there are moves to learn f
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from clusterica.arrays import Array, namespace_of
 from clusterica.optim._loop import Step
-from clusterica.optim._two_loops import two_loops
 
-_SUFFICIENT = 1e-4  # Armijo's constant, with the usual value (Nocedal & Wright, section 3.1)
+SUFFICIENT = 1e-4  # Armijo's constant, with the usual value (Nocedal & Wright, section 3.1)
 _TINY = np.finfo(float).tiny
-# Relative rise of the objective that counts as rounding: far above that of float64 sums, far below the
-# default tol of the learners (1e-7 and more).
-_NOISE = 1e-9
-# The first move has no curvature to scale it: at most a tenth of the norm of the parameters, with a factor
-# of 8 between trials, so that few trials cover many orders of magnitude.
-_FIRST_MOVE, _FIRST_FACTOR = 0.1, 8
-
 
 Moves = tuple[tuple[Array, Array, float], ...]  # s, y and 1 / sᵀy of each move, oldest first
 
@@ -61,6 +52,7 @@ def _squared_length(a: Array) -> float:
 
 def _length(a: Array) -> float:
     """Return the norm of an array without overflow or underflow of its square."""
+    # Dividing by the largest entry first keeps all squares within range.
     largest = float(namespace_of(a).max(abs(a)))
     return largest * _squared_length(a / largest) ** 0.5 if 0 < largest < np.inf else largest
 
@@ -122,6 +114,7 @@ class LBFGS:
         moves = old.moves
         bend = there.gradient - here.gradient
         product = _dot(move, bend)
+        # Only a move along which the gradient rises keeps the estimate of the Hessian positive definite.
         if product > 0 and self.memory > 0:
             moves = (*moves, (move, bend, 1 / product))[-self.memory :]
         # The length of a first move is arbitrary: a short one does not mean convergence.
@@ -131,9 +124,19 @@ class LBFGS:
 
     def _from_memory(self, old: Position) -> tuple[Any, Evaluation, Array, float] | None:
         """Search along the L-BFGS direction, if it is a descent direction."""
-        move = -two_loops(old.evaluation.gradient, old.moves, partial(self._first_guess, old), _dot)
+
+        def guess(q: Array, shares: list[Any]) -> Array:
+            if self.precondition is not None:
+                return self.precondition(q, old.evaluation.extra)
+            # ``sᵀy / yᵀy`` of the last move, in two steps so that ``yᵀy`` does not overflow.
+            _, y, scale = old.moves[-1]
+            bend = _length(y)
+            return (q / bend) / (scale * bend)
+
+        move = -two_loops(old.evaluation.gradient, old.moves, guess, _dot)
         share = 1.0 if self.memory > 0 else min(1.0, 2 * old.share)
-        if not _slope(old.evaluation, move) < 0:
+        # Written so that a NaN fails, too.
+        if not _dot(old.evaluation.gradient, move) < 0:
             return None
         return self._search(old.params, old.evaluation, move, share)
 
@@ -145,19 +148,11 @@ class LBFGS:
         steepness = _length(gradient)
         if not 0 < steepness < np.inf:
             return None
-        longest = min(
-            _FIRST_MOVE * (self.size(old.params) ** 0.5 or 1.0), _FIRST_FACTOR * old.length
-        )
+        # This move has no curvature to scale it: at most a tenth of the norm of the parameters, with a
+        # factor of 8 between trials, so that few trials cover many orders of magnitude.
+        longest = min(0.1 * (self.size(old.params) ** 0.5 or 1.0), 8 * old.length)
         move = -(gradient / steepness) * longest
-        return self._search(old.params, old.evaluation, move, shorten=_FIRST_FACTOR)
-
-    def _first_guess(self, old: Position, q: Array, shares: list[Any]) -> Array:
-        """Apply the estimate of the inverse Hessian that the two-loop recursion starts from."""
-        if self.precondition is not None:
-            return self.precondition(q, old.evaluation.extra)
-        _, y, scale = old.moves[-1]
-        bend = _length(y)
-        return (q / bend) / (scale * bend)
+        return self._search(old.params, old.evaluation, move, shorten=8)
 
     def _search(
         self,
@@ -172,8 +167,10 @@ class LBFGS:
             xp = namespace_of(move)
             length = float(xp.max(xp.sum(move * move, axis=-1))) ** 0.5
             move = move * min(1.0, self.longest / max(length, _TINY))
-        slope = _slope(here, move)
-        noise = _NOISE * abs(here.objective)
+        slope = _dot(here.gradient, move)
+        # A rise that counts as rounding: far above that of float64 sums, far below the default tol of the
+        # learners (1e-7 and more).
+        noise = 1e-9 * abs(here.objective)
         for _ in range(12):  # halved so often, a move is below 0.1 % of the first trial
             trial = self.retract(params, share * move)
             try:
@@ -181,11 +178,37 @@ class LBFGS:
             except OverflowError:  # too far away to have a value
                 there = Evaluation(np.inf, trial)
             # Written so that a NaN fails.
-            if there.objective <= here.objective + _SUFFICIENT * share * slope + noise:
+            if there.objective <= here.objective + SUFFICIENT * share * slope + noise:
                 return trial, there, share * move, share
             share /= shorten
         return None
 
 
-def _slope(here: Evaluation, move: Array) -> float:
-    return _dot(here.gradient, move)
+def two_loops(
+    gradient: Array,
+    moves: Sequence[tuple[Array, Array, Any]],
+    guess: Callable[[Array, list[Any]], Array],
+    dot: Callable[[Array, Array], Any],
+) -> Array:
+    """Return ``H g``, H from moves s with changes y of the gradient (Nocedal and Wright, algorithm 7.4).
+
+    Parameters
+    ----------
+    gradient : array
+        The gradient g, of one function or of many.
+    moves : sequence of (s, y, 1 / sᵀy)
+        The moves, oldest first; the last number is 0 for a move to ignore.
+    guess : callable
+        ``guess(q, shares)`` applies a first estimate of H to ``q = g - sum of shares y``; the shares are
+        those of the moves, newest first.
+    dot : callable
+        The inner product, in a shape that multiplies a move.
+    """
+    q, shares = gradient, []
+    for s, y, scale in reversed(moves):
+        shares.append(scale * dot(s, q))
+        q = q - shares[-1] * y
+    r = guess(q, shares)
+    for (s, y, scale), share in zip(moves, reversed(shares), strict=True):
+        r = r + s * (share - scale * dot(y, r))
+    return r

@@ -1,15 +1,81 @@
-"""The loop: parameters -> one step over all rows -> parameters, until they and the objective converge."""
+"""The loop: parameters -> one step over all rows -> parameters, until they and the objective converge.
+
+Progress goes to scikit-learn's callbacks as a tree (a fit, its starts, their iterations), and a callback may
+stop the loop. Of several starts, :func:`best_of` keeps the best.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from sklearn.exceptions import ConvergenceWarning
 
 from clusterica.arrays import warn_user
-from clusterica.optim._progress import Progress
+
+Result = TypeVar("Result")
+
+
+class Progress:
+    """One task of a fit; its subtasks are reported to the estimator's callbacks as they end.
+
+    Parameters
+    ----------
+    estimator : estimator with callback support
+        Passed on to the callbacks.
+    context : sklearn.callback.CallbackContext
+        The task's place in the tree.
+    X, y : data of the fit
+        Passed on to callbacks that ask for them, such as scikit-learn's ScoringMonitor.
+    """
+
+    def __init__(self, estimator: Any, context: Any, *, X: Any = None, y: Any = None) -> None:
+        self._estimator = estimator
+        self._context = context
+        self._data = {"X": X, "y": y}
+        context.call_on_fit_task_begin(estimator=estimator, **self._data)
+
+    def subtask(self, name: str, n_subtasks: int = 0) -> Progress:
+        """Begin a subtask, which has at most n_subtasks subtasks itself."""
+        context = self._context.subcontext(task_name=name, max_subtasks=n_subtasks)
+        return Progress(self._estimator, context, **self._data)
+
+    @contextmanager
+    def lend_to(self, estimator: Any, name: str) -> Iterator[None]:
+        """Report the fit of another estimator inside the ``with`` block as a subtask.
+
+        Callbacks that follow inner estimators, such as scikit-learn's ProgressBar, see it too.
+        """
+        if not hasattr(
+            estimator, "set_callbacks"
+        ):  # an estimator that reports no progress of its own
+            task = self.subtask(name)
+            yield
+            task.end()
+            return
+        context = self._context.subcontext(task_name=name, max_subtasks=0)
+        with context.propagate_callback_context(estimator):
+            yield
+
+    def end(self, fitted: Callable[[], dict[str, Any]] | None = None) -> bool:
+        """End this task and return whether a callback requests to stop.
+
+        ``fitted`` returns the attributes that make a copy of the estimator ready to predict; it is called
+        only if a callback needs such a copy.
+        """
+        stop: bool = self._context.call_on_fit_task_end(
+            estimator=self._estimator, reconstruction_attributes=fitted, **self._data
+        )
+        return stop
+
+
+def fit_progress(estimator: Any, n_subtasks: int, *, X: Any = None, y: Any = None) -> Progress:
+    """Begin the progress of a fit on X and y that has at most n_subtasks subtasks."""
+    context = estimator._init_callback_context(max_subtasks=n_subtasks)
+    return Progress(estimator, context, X=X, y=y)
 
 
 class Step(NamedTuple):
@@ -85,10 +151,13 @@ def iterate(
     converged, stopped = start.converged, False
     while n_iter < max_iter and not (converged or stopped):
         task = progress.subtask("iteration") if progress is not None else None
+        last = history[-1] if history else math.inf
         result = step(params)
         params, n_iter = result.params, n_iter + 1
         history.append(result.objective)
-        converged = result.change == 0 or (result.change <= tol and _is_flat(history, tol))
+        # Both must be small: along a flat valley the objective stands still while the parameters move.
+        flat = abs(result.objective - last) <= tol * abs(result.objective)
+        converged = result.change == 0 or (result.change <= tol and flat)
         if hook is not None:
             hook(LoopState(n_iter, params, tuple(history), converged))
         if task is not None:
@@ -97,6 +166,38 @@ def iterate(
     return LoopResult(params, tuple(history), n_iter, converged, stopped)
 
 
-def _is_flat(history: list[float], tol: float) -> bool:
-    """Whether the objective changed by at most tol of its size in the last step."""
-    return len(history) > 1 and abs(history[-1] - history[-2]) <= tol * abs(history[-1])
+def best_of(
+    run: Callable[[Progress], Result],
+    n_init: int,
+    *,
+    objective: Callable[[Result], float],
+    n_subtasks: int,
+    progress: Progress,
+) -> Result:
+    """Run n_init times and keep the result with the largest objective (the first of equals).
+
+    Parameters
+    ----------
+    run : callable
+        Takes the progress task of a start and returns a result.
+    n_init : int
+        Number of starts. A callback may stop after any of them.
+    objective : callable
+        From a result to the number that is maximised.
+    n_subtasks : int
+        Maximum number of subtasks of a start, for the progress bar.
+    progress : Progress
+        Task of the fit; every start is a subtask of it.
+    """
+    best, most = None, -math.inf
+    for _ in range(n_init):
+        task = progress.subtask("start", n_subtasks)
+        result = run(task)
+        value = objective(result) if n_init > 1 else 0.0  # it may cost a pass over the data
+        # A NaN compares as false with everything: any other result replaces it.
+        if best is None or value > most or math.isnan(most):
+            best, most = result, value
+        if task.end():
+            break
+    assert best is not None  # n_init is at least 1
+    return best

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from clusterica.arrays import Array, namespace_of
+from clusterica.optim._lbfgs import SUFFICIENT, two_loops
 from clusterica.optim._loop import Step
-from clusterica.optim._two_loops import two_loops
 
-_SUFFICIENT = 1e-4  # Armijo's constant, with the usual value (Nocedal & Wright, section 3.1)
 # Each rejected trial shortens the step to 0.7 or less. After 5 in a row the direction must be bad, and the
 # memory is cleared; after 10 no step lowers the function any more, and it counts as solved.
 _MISSES_TO_RESTART, _MISSES_TO_END = 5, 10
@@ -108,7 +107,12 @@ class ManyLBFGS:
         slope = _dots(old.values.gradient, old.direction)
         end_slope = _dots(there.gradient, old.direction)
         moving = ~self.done(old)
-        kept = moving & _accepted(old, there, slope, end_slope, self.noise)
+        # Accept a trial that lowers the objective enough; near the minimum, where values are rounded, one
+        # whose slope has fallen. On a parabola the two are equivalent (Hager & Zhang, 2005).
+        fall = there.objective - old.values.objective
+        lower = fall <= SUFFICIENT * old.length * slope
+        level = fall <= self.noise * abs(old.values.objective)
+        kept = moving & (lower | (level & (end_slope <= (2 * SUFFICIENT - 1) * slope)))
         new = self._moved(old, trial, there, kept)
         missed = moving & ~kept
         shorter = _shortened(old.length, slope, end_slope)
@@ -132,6 +136,7 @@ class ManyLBFGS:
         s, y = params - old.params, gradient - old.values.gradient
         inverse_y = inverse - old.inverse_gradient
         product, size = _dots(s, y), _dots(y, inverse_y)
+        # One over a smaller number overflows; and no curvature is learned from a move that is not kept.
         least = float(xp.finfo(product.dtype).smallest_normal)
         bent = kept & (product > least) & (size > least)
         scale = xp.where(bent, 1 / xp.where(bent, product, 1.0), 0.0)
@@ -148,7 +153,17 @@ class ManyLBFGS:
     def _aimed(self, here: Positions, which: Array) -> Positions:
         """Set the direction of some functions by the two-loop recursion, and their gap."""
         xp = namespace_of(here.params)
-        direction = -_inverse_hessian(here)
+
+        def guess(q: Array, shares: list[Array]) -> Array:
+            r = here.inverse_gradient
+            for move, share in zip(reversed(here.moves), shares, strict=True):
+                r = r - share * move.inverse_y  # becomes M⁻¹ q, without another solve
+            return r * here.factor[:, None]
+
+        moves = [(move.s, move.y, move.scale[:, None]) for move in here.moves]
+        direction = -two_loops(
+            here.values.gradient, moves, guess, lambda a, b: _dots(a, b)[:, None]
+        )
         promised = -_dots(direction, here.values.gradient)
         by_metric = _dots(here.inverse_gradient, here.values.gradient)
         # Close to the minimum rounding may turn a direction uphill.
@@ -176,17 +191,6 @@ class ManyLBFGS:
         return self._aimed(here, which)
 
 
-def _accepted(old: Positions, there: Values, slope: Array, end_slope: Array, noise: float) -> Array:
-    """Whether trials lower the objective enough; near the minimum, where values round, by the slopes."""
-    fall = there.objective - old.values.objective
-    enough = fall <= _SUFFICIENT * old.length * slope
-    # On a parabola this is equivalent to the condition above (Hager & Zhang, 2005).
-    level = (fall <= noise * abs(old.values.objective)) & (
-        end_slope <= (2 * _SUFFICIENT - 1) * slope
-    )
-    return enough | level
-
-
 def _shortened(length: Array, slope: Array, end_slope: Array) -> Array:
     """Return the next step length after a rejected trial, given the slopes at both ends of it.
 
@@ -195,21 +199,9 @@ def _shortened(length: Array, slope: Array, end_slope: Array) -> Array:
     xp = namespace_of(length)
     rises = end_slope > slope
     chord = length * slope / xp.where(rises, slope - end_slope, -1.0)
+    # The bounds keep a step from stalling: neither hardly shorter, nor so short that it gains nothing.
     chord = xp.clip(chord, min=1e-3 * length, max=0.7 * length)
     return xp.where(rises, chord, 0.1 * length)  # no usable slope, as after a NaN: a tenth
-
-
-def _inverse_hessian(here: Positions) -> Array:
-    """Apply the inverse Hessians to the gradients, by the two-loop recursion."""
-
-    def guess(q: Array, shares: list[Array]) -> Array:
-        r = here.inverse_gradient
-        for move, share in zip(reversed(here.moves), shares, strict=True):
-            r = r - share * move.inverse_y  # becomes M⁻¹ q, without another solve
-        return r * here.factor[:, None]
-
-    moves = [(move.s, move.y, move.scale[:, None]) for move in here.moves]
-    return two_loops(here.values.gradient, moves, guess, lambda a, b: _dots(a, b)[:, None])
 
 
 def _dots(a: Array, b: Array) -> Array:

@@ -12,6 +12,7 @@ from typing import Any
 
 from clusterica.report._style import CSS
 
+# The first eight bytes of every PNG file.
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 TEMPLATE = """\
@@ -105,6 +106,7 @@ class Page:
         alt : str, default=None
             Alternative text for screen readers; the caption by default.
         """
+        # Inside the page, so that it stays whole when it is moved or sent.
         data = base64.b64encode(png_bytes(picture)).decode("ascii")
         text = escape(caption if alt is None else alt)
         self._parts.append(
@@ -137,7 +139,8 @@ class Page:
                 raise ValueError(
                     f"row {row!r} has {len(row)} values for {len(columns)} columns; give one value for each."
                 )
-        head = "".join(
+        # A heading is aligned as its column, if that has only numbers.
+        header = "".join(
             _cell("th", name, number=bool(cells) and all(_is_number(row[i]) for row in cells))
             for i, name in enumerate(columns)
         )
@@ -149,7 +152,7 @@ class Page:
         )
         title = "" if caption is None else f"<caption>{escape(caption)}</caption>\n"
         self._parts.append(
-            f'<div class="table">\n<table>\n{title}<thead>\n<tr>{head}</tr>\n</thead>\n'
+            f'<div class="table">\n<table>\n{title}<thead>\n<tr>{header}</tr>\n</thead>\n'
             f"<tbody>\n{body}\n</tbody>\n</table>\n</div>"
         )
 
@@ -201,6 +204,7 @@ def png_bytes(picture: Any) -> bytes:
     """
     if hasattr(picture, "savefig"):
         buffer = io.BytesIO()
+        # Without the version of matplotlib the same figure gives the same bytes.
         picture.savefig(buffer, format="png", metadata={"Software": None})
         return buffer.getvalue()
     data = picture if isinstance(picture, bytes) else Path(picture).read_bytes()
@@ -221,6 +225,7 @@ def _cell(tag: str, value: object, *, number: bool) -> str:
     """Return the HTML of one cell."""
     kind = ' class="number"' if number else ""
     scope = ' scope="col"' if tag == "th" else ""
+    # Counts are printed in full: 12345, not 1.23e+04.
     whole = isinstance(value, numbers.Integral)
     text = f"{value:.3g}" if number and tag == "td" and not whole else str(value)
     return f"<{tag}{scope}{kind}>{escape(text)}</{tag}>"

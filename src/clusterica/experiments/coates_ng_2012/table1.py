@@ -134,7 +134,9 @@ def run(ctx: Context) -> Result:
 
 def _row(method: Method, found: Mapping[str, Any]) -> tuple[str, ...]:
     """Write one line of the table."""
-    seconds = [f"{found[key]:.1f}" for key in ("learn_seconds", "encode_seconds", "head_seconds")]
+    seconds = [
+        f"{found[key]:.1f}" for key in ("learn_seconds", "encode_seconds", "classifier_seconds")
+    ]
     return (method.name, method.paper, percent([found["accuracy"]]), f"{found['C']:.3g}", *seconds)
 
 

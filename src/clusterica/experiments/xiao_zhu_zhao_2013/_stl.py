@@ -43,7 +43,7 @@ def score_cell(scores: FoldScores) -> str:
 
 
 def folds_note(train: Labeled, folds: Sequence[np.ndarray]) -> str:
-    """Return how heads are trained and scored, in words."""
+    """Return how classifiers are trained and scored, in words."""
     n = len(folds[0])
     return FOLDS_NOTE.format(n_fold=n, n_outside=len(train.labels) - n, n_folds=len(folds))
 
@@ -64,14 +64,14 @@ def score_folds(
     supervised: bool = False,
     name: str | None = None,
 ) -> FoldScores:
-    """Train a head on every fold and score it on the images outside.
+    """Train a classifier on every fold and score it on the images outside.
 
     Parameters
     ----------
     ctx : Context
         The run.
     make : sequence of callables
-        The candidates: each makes unfitted features. The one whose head does best in the
+        The candidates: each makes unfitted features. The one whose classifier does best in the
         cross-validation inside the fold that chooses its C is scored.
     train : Labeled
         All training images.
@@ -87,13 +87,16 @@ def score_folds(
         accuracies, chosen, first, dead, models = [], [], [], _dead(once), []
         for i, fold in enumerate(ctx.track(folds, "Folds")):
             tried = once or [_fitted(new(), train, fold) for new in make]
-            heads = [
+            classifiers = [
                 LinearSVC(C="auto", random_state=0).fit(rows_of(X, fold), train.labels[fold])
                 for _, X in tried
             ]
-            best = int(np.argmax([head.validation_scores_.max() for head in heads]))
+            best = int(
+                np.argmax([classifier.validation_scores_.max() for classifier in classifiers])
+            )
             right = [
-                _outside(h, X, train.labels, fold) for h, (_, X) in zip(heads, tried, strict=True)
+                _outside(h, X, train.labels, fold)
+                for h, (_, X) in zip(classifiers, tried, strict=True)
             ]
             accuracies.append(right[best])
             first.append(right[0])
@@ -101,14 +104,14 @@ def score_folds(
             dead = dead or _dead(tried)
             if name is not None:
                 features = tried[best].features
-                models.append(save_classifier(ctx, features, heads[best], f"{name}-fold{i}"))
+                models.append(save_classifier(ctx, features, classifiers[best], f"{name}-fold{i}"))
     return FoldScores(accuracies, chosen, first, dead, models)
 
 
-def _outside(head: LinearSVC, X: Any, labels: np.ndarray, fold: np.ndarray) -> float:
+def _outside(classifier: LinearSVC, X: Any, labels: np.ndarray, fold: np.ndarray) -> float:
     """Return the share of the images outside a fold that is right."""
     outside = np.setdiff1d(np.arange(len(labels)), fold)
-    predicted = to_host(head.predict(rows_of(X, outside)))
+    predicted = to_host(classifier.predict(rows_of(X, outside)))
     return float((predicted == labels[outside]).mean())
 
 

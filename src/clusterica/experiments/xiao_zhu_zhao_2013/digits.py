@@ -119,6 +119,6 @@ def _score(
         codes = learner.fit(X[train], y[train]).transform(X)
     if trial.method in ("RICA", "DRICA", "d-RICA"):
         codes = split_signs(codes)
-    head = make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000))
-    accuracy = head.fit(codes[train], y[train]).score(codes[test], y[test])
+    classifier = make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000))
+    accuracy = classifier.fit(codes[train], y[train]).score(codes[test], y[test])
     return float(accuracy), getattr(learner, "n_dead_", None)

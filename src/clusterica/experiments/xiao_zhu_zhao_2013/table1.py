@@ -117,7 +117,7 @@ class Halves(NamedTuple):
 
 
 class Score(NamedTuple):
-    """Mean accuracy over the classes, and accuracy in the cross-validation of the head."""
+    """Mean accuracy over the classes, and accuracy in the cross-validation of the classifier."""
 
     accuracy: float
     validation: float
@@ -242,16 +242,16 @@ def _features(
 
 
 def _score(kinds: list[ImageFeatures], colors: list[str], halves: Halves) -> Score:
-    """Learn every kind of features on the images of its colour, and train a head on all side by side."""
+    """Learn every kind of features on the images of its colour, and train one classifier on all of them."""
     parts = []
     for features, color in zip(kinds, colors, strict=True):
         X = features.fit(halves.train[color], halves.labels).transform(halves.train[color])
         parts.append((X, features.transform(halves.test[color])))
     X, X_test = (_side_by_side(part) for part in zip(*parts, strict=True))
-    head = LinearSVC(C="auto", random_state=0).fit(X, halves.labels)
-    right = to_host(head.predict(X_test)) == halves.truth
+    classifier = LinearSVC(C="auto", random_state=0).fit(X, halves.labels)
+    right = to_host(classifier.predict(X_test)) == halves.truth
     accuracy = np.mean([right[halves.truth == c].mean() for c in np.unique(halves.truth)])
-    return Score(float(accuracy), float(head.validation_scores_.max()))
+    return Score(float(accuracy), float(classifier.validation_scores_.max()))
 
 
 def _side_by_side(parts: tuple[Any, ...]) -> Any:
@@ -261,7 +261,7 @@ def _side_by_side(parts: tuple[Any, ...]) -> Any:
 def _method(
     ctx: Context, name: str, sizes: Sizes, constants: Constants, halves: Halves
 ) -> dict[str, Any]:
-    """Score a method with the paper's settings, with those that its head does best with, and all we know."""
+    """Score a method with the paper's settings, with the best ones of its classifier, and all we know."""
     tried: list[dict[str, Any]] = []
     settings = candidates(name, SETTING, quick=ctx.quick)
     for setting in settings:

@@ -97,7 +97,7 @@ class Pixels(TransformerMixin, BaseEstimator):
     minutes=47,
 )
 def run(ctx: Context) -> Result:
-    """Make all kinds of features and train a head for every fold."""
+    """Make all kinds of features and train a classifier for every fold."""
     train, folds, data = stl10(ctx)
     built_in = ctx.quick and ctx.data is None
     sizes = Sizes(
