@@ -170,7 +170,7 @@ def check_weights(weights: Any, rows: Rows, dtype: Any = None) -> np.ndarray:
     )
     if not weights.any():
         raise ValueError("sample_weight is zero for every row; at least one row must count")
-    return weights
+    return np.asarray(weights)
 
 
 class Labels(NamedTuple):
@@ -322,7 +322,7 @@ def _check_blocks(
     return IterableRows(X, n_rows, n_features, dtype, nnz=nnz if kinds == {True} else None)
 
 
-def _check_shape(estimator: BaseEstimator, shape: tuple, min_rows: int) -> None:
+def _check_shape(estimator: BaseEstimator, shape: tuple[int, ...], min_rows: int) -> None:
     """Raise what scikit-learn raises for a wrong number of dimensions, rows or features."""
     name = type(estimator).__name__
     if len(shape) != 2:

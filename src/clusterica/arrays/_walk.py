@@ -217,7 +217,7 @@ def _cut(rows: Rows, values: np.ndarray, start: int, stop: int) -> Array:
     return rows.place.put(np.ascontiguousarray(values[start:stop]))
 
 
-def _fold(total: Any, sums: tuple) -> Any:
+def _fold(total: Any, sums: tuple[Any, ...]) -> Any:
     """Add the sums of a block to the total, in float64."""
     if total is None:
         return rebuild(sums, [_float64(value) for value in sums])
