@@ -1,4 +1,4 @@
-r"""Energy correlations ``corr(z_j², z_k²)`` of white inputs: how they depend on each other beyond correlation.
+r"""Energy correlations ``corr(z_j², z_k²)`` of white inputs: dependency that no correlation shows.
 
 Coates & Ng 2012, section 5.1, define them for inputs of unit variance. With an eps in the whitening the
 variances are below one, so the means of :math:`z^2` are measured and taken off: independent inputs score 0.
