@@ -132,7 +132,7 @@ class FeatureNetwork(
         progress.end()
         self.layers_ = learned
         self.image_shape_ = tuple(int(n) for n in images.shape[1:])
-        self.n_features_out_ = sum(
+        self.n_features_out_ = self._n_features_out = sum(
             layer.maps_shape_[2] * int(np.prod(self._cells(layer))) for layer in self._shown()
         )
         return self
