@@ -32,7 +32,7 @@ def clusterica_fit(X: np.ndarray, C: np.ndarray, kind: str) -> Run:
         "no labels": lambda n: KMeans(k, init=C, max_iter=n, tol=0, compute_labels=False),
         "gain-shape": lambda n: GainShapeKMeans(k, init=C, max_iter=n, tol=0),
         "direction": lambda n: SphericalKMeans(k, init=C, max_iter=n, tol=0),
-        "cosine": lambda n: CosineKMeans(k, init=C[: k // 2], max_iter=n, tol=0),
+        "cosine": lambda n: CosineKMeans(k // 2, init=C[: k // 2], max_iter=n, tol=0),
     }[kind]
     return lambda n: _check_iterations(make(n).fit(X).n_iter_, n)
 

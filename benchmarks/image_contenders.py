@@ -26,7 +26,7 @@ DIMENSION = PATCH * PATCH * CHANNELS
 FILTERS = 1600
 ITERATIONS = 10
 PATCHES_PER_IMAGE = 50
-STRENGTH = 10.0  # C of our LinearSVC; that of scikit-learn times the number of images
+STRENGTH = 10.0  # C of both kinds of LinearSVC times the number of images
 CONTRAST, WHITENING, ALPHA = 10.0, 0.1, 0.25
 TRAINING = 50_000  # images of CIFAR-10 that the whole run learns from
 
@@ -144,7 +144,7 @@ def _our_parts(kind: str, k: str) -> tuple[Learn, MakeHead]:
         return model.set_params(n_patches=PATCHES_PER_IMAGE * len(X)).fit(X).transform
 
     def head(n: int) -> LinearSVC:
-        return LinearSVC(C=STRENGTH if kind == "same" else "auto", random_state=0)
+        return LinearSVC(C=STRENGTH / n if kind == "same" else "auto", random_state=0)
 
     return learn, head
 

@@ -18,7 +18,7 @@ from benchmarks.kmeans import ITERATIONS, RESULTS, SHAPES
 from benchmarks.machine import describe
 from clusterica.cluster import CosineKMeans, GainShapeKMeans, KMeans, SphericalKMeans
 from clusterica.ops.assign import lloyd_sums
-from clusterica.ops.rules import Rule
+from clusterica.ops.rules import AXIS, DIRECTION, EUCLIDEAN, GAIN_SHAPE, Rule
 
 
 def seconds(run: Callable[[], Any], repeats: int) -> float:
@@ -63,16 +63,16 @@ def measure(shape: tuple[int, int, int], repeats: int) -> dict[str, Any]:
     gemm = seconds(product, repeats)
     row: dict[str, Any] = {"shape": shape, "gemm_tflops": 2e-12 * n * d * k / gemm, "fits": []}
     makers = {
-        Rule.EUCLIDEAN: lambda: KMeans(k, init=C, max_iter=ITERATIONS, tol=0),
-        Rule.GAIN_SHAPE: lambda: GainShapeKMeans(k, init=C, max_iter=ITERATIONS, tol=0),
-        Rule.DIRECTION: lambda: SphericalKMeans(k, init=C, max_iter=ITERATIONS, tol=0),
-        Rule.AXIS: lambda: CosineKMeans(k, init=C[: k // 2], max_iter=ITERATIONS, tol=0),
+        EUCLIDEAN: lambda: KMeans(k, init=C, max_iter=ITERATIONS, tol=0),
+        GAIN_SHAPE: lambda: GainShapeKMeans(k, init=C, max_iter=ITERATIONS, tol=0),
+        DIRECTION: lambda: SphericalKMeans(k, init=C, max_iter=ITERATIONS, tol=0),
+        AXIS: lambda: CosineKMeans(k // 2, init=C[: k // 2], max_iter=ITERATIONS, tol=0),
     }
     for rule, make in makers.items():
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
         fit = seconds(lambda make=make: make().fit(X), repeats)
-        free = C if rule is Rule.EUCLIDEAN else unit[: k // 2] if rule is Rule.AXIS else unit
+        free = C if rule is EUCLIDEAN else unit[: k // 2] if rule is AXIS else unit
         row["fits"].append(
             {
                 "rule": rule.name.lower(),

@@ -23,15 +23,16 @@ from sklearn.exceptions import ConvergenceWarning
 
 from benchmarks.machine import describe
 from clusterica.arrays import as_rows, worker_pool
+from clusterica.contrasts import make_penalty
 from clusterica.datasets import photo_patches
 from clusterica.encoders import SparseEncoder
-from clusterica.ica import RICA, Gaussian
-from clusterica.ica._kernel_descent import KernelProblem
-from clusterica.ica._reconstruction import Reconstruction
+from clusterica.kernels import Gaussian
 from clusterica.ops.kernel_rica import Model, sweep
 from clusterica.ops.linalg import unit_rows
-from clusterica.ops.penalty import make_penalty
 from clusterica.preprocessing import ContrastNormalizer, Whitener
+from clusterica.rica import RICA
+from clusterica.rica._kernel_descent import KernelProblem
+from clusterica.rica._reconstruction import Reconstruction
 
 RESULTS = Path(__file__).parent / "results"
 RICA_SHAPE = (400_000, 108, 1600)
@@ -109,7 +110,7 @@ def rica_rate(shape: tuple[int, int, int], device: Device, repeats: int) -> dict
         rows = as_rows(X)
         mean, C, null = map(rows.place, (np.zeros(n), np.eye(n), np.empty((0, n))))
         problem = Reconstruction(rows, mean, C, g, 0.1, True, null)
-        placed = rows.place(W)
+        placed = rows.place.put(W)
 
         def run() -> None:
             with worker_pool():
@@ -144,7 +145,7 @@ def kernel_rate(shape: tuple[int, int, int], device: Device, repeats: int) -> di
     W = unit_rows(rng.normal(size=(K, n)))
     model = Model(Gaussian(1.0), make_penalty("logcosh", "2d", n_codes=K), 0.01)
     problem = KernelProblem(as_rows(X), model)
-    wide = problem.rows.place(W)
+    wide = problem.rows.place.put(W)
 
     def batched() -> None:
         with worker_pool():  # one for all steps, as in a fit

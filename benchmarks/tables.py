@@ -263,7 +263,7 @@ def _classifying(part: dict[str, Any]) -> list[str]:
         f"{part['repeats']}: {part['speed_up']['same']:.1f} x as fast as ``extract_patches_2d``, ``KMeans`` "
         "and its ``transform`` (triangle codes), ``StandardScaler`` and ``LinearSVC`` of scikit-learn. Both "
         f"learn from {part['n_patches']:,} patches in {part['iterations']} iterations from random rows, with "
-        f"one start, and fit the same head, C = {part['C']:g} / images for scikit-learn, by its primal "
+        f"one start, and fit the same head, C = {part['C']:g} / images, for scikit-learn by its primal "
         f"solver. Accuracy is that on {part['n_images'] // 2:,} other images. The second row is our default "
         "pipeline, with another learner, twice the features, and C by cross-validation.",
         "",

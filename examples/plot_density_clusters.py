@@ -1,6 +1,6 @@
 """
-Clusters at the valleys of a projected density
-==============================================
+Clustering along a direction of low kurtosis
+============================================
 
 A direction along which data falls into clusters has light tails, so that its kurtosis is low.
 Bugrien and Kent (2005) look for the direction of least kurtosis, and cut the density of the data

@@ -1,6 +1,6 @@
 """
-Few labels, many features
-=========================
+Classifying digits with few labels
+==================================
 
 A thousand handwritten digits, of which only a few have labels. Filters are learned from all of them, without
 the labels; codes of all patches, pooled over a grid, are then the features of a linear classifier. It needs

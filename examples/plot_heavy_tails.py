@@ -1,6 +1,6 @@
 """
-Centroids point along heavy tails
-=================================
+Centroids of heavy-tailed data
+==============================
 
 Rows with two independent, heavy-tailed coordinates lie mostly near the axes. Two centroids that
 have to explain each row by a multiple of one of them turn towards the tails, although there are no
@@ -31,7 +31,7 @@ X = make_sparse_sources(20_000, 2, mixing=A, random_state=0).X
 
 models = [
     GainShapeKMeans(n_clusters=2, random_state=0),
-    CosineKMeans(n_clusters=4, random_state=0),
+    CosineKMeans(n_axes=2, random_state=0),
 ]
 
 fig, axes = plt.subplots(1, 2, figsize=(8, 4.2), layout="constrained")

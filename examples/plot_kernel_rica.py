@@ -1,6 +1,6 @@
 r"""
-Kernel RICA: what gamma does, and three ways down
-=================================================
+Kernel RICA: the width of the kernel, and three optimisers
+==========================================================
 
 Kernel RICA encodes a row by how much it is like each basis vector, :math:`s_p = k(w_p, x)`, and asks that
 :math:`\sum_p s_p\, \phi(w_p)` be near to :math:`\phi(x)`. Basis vectors that are like the same rows do the
@@ -21,7 +21,7 @@ from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
 
 from clusterica.display import FiltersDisplay
-from clusterica.ica import KernelRICA
+from clusterica.rica import KernelRICA
 
 # Basis vectors die here on purpose, and a fit may end before it has converged.
 warnings.filterwarnings("ignore", ".*are dead")

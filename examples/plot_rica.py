@@ -1,6 +1,6 @@
 r"""
-Filters that reconstruct, alone and in neighbourhoods
-=====================================================
+RICA with and without pooling
+=============================
 
 Reconstruction ICA (RICA) replaces the orthogonal filters of ICA by a cost: codes :math:`W x` should be
 sparse, and :math:`W^\top W x` should be x again. So there may be more filters than pixels. With pooling,
@@ -22,10 +22,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from clusterica.contrasts import TorusPooling
 from clusterica.datasets import photo_patches
 from clusterica.display import FiltersDisplay
-from clusterica.ica import RICA, DiscriminativeRICA, TorusPooling
 from clusterica.preprocessing import ContrastNormalizer, Whitener
+from clusterica.rica import RICA, DiscriminativeRICA
 
 # Each fit is stopped early here, to be quick.
 warnings.simplefilter("ignore", ConvergenceWarning)
@@ -96,7 +97,7 @@ for unit_norm, colour in [("tight", "C0"), (False, "C1")]:
     plain = [accuracy(RICA(10 * k, random_state=0, **settings), split) for split in splits]
     found = [
         [
-            accuracy(DiscriminativeRICA(10 * k, eta=eta, random_state=0, **settings), split)
+            accuracy(DiscriminativeRICA(k, eta=eta, random_state=0, **settings), split)
             for split in splits
         ]
         for eta in etas

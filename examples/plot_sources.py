@@ -1,6 +1,6 @@
 """
-Sources from clusters
-=====================
+ICA by clustering
+=================
 
 Two sparse sources, mixed so that their directions are not even orthogonal. After whitening they are, and
 K-means with four clusters lands on both sides of each. Read back through the whitening matrix, the

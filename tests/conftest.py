@@ -12,7 +12,7 @@ from hypothesis import settings
 from sklearn.callback import ProgressBar
 
 import clusterica
-from clusterica.ica import Pull
+from clusterica.kernels import Pull
 
 # Fresh inputs on every run, but the same ones in CI, so that a failure there can be repeated; no clock,
 # since machines may be slow.
@@ -44,6 +44,11 @@ def pytest_configure_node(node):
 
 def pytest_report_header(config):
     return f"fresh draws: repeat them with --fresh-seed={config.fresh_seed}"
+
+
+def pytest_terminal_summary(terminalreporter, exitstatus, config):
+    if exitstatus == pytest.ExitCode.TESTS_FAILED:  # the header may be far up, and -q hides it
+        terminalreporter.write_line(pytest_report_header(config))
 
 
 @pytest.hookimpl(wrapper=True)

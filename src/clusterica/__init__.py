@@ -13,16 +13,20 @@ __all__ = ["__version__", "config_context", "get_config", "load", "save", "set_c
 
 _SUBMODULES = (
     "cluster",
+    "contrasts",
     "datasets",
+    "dictionaries",
     "display",
     "encoders",
     "experiments",
     "ica",
     "images",
+    "kernels",
     "linear",
     "metrics",
     "preprocessing",
     "report",
+    "rica",
 )
 
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from clusterica.arrays import as_generator, device_of, namespace_of, to_host
-from clusterica.arrays._namespace import to_like, working_dtype
+from clusterica.arrays import as_generator, device_of, namespace_of, to_host, to_like, working_dtype
 
 VALUES = np.arange(6.0).reshape(2, 3)
 

@@ -9,15 +9,15 @@ import scipy.sparse as sp
 from clusterica import config_context
 from clusterica.arrays import (
     as_rows,
+    block_size,
     check_rows,
     map_reduce,
     map_rows,
     shuffled_batches,
     to_host,
 )
-from clusterica.arrays._walk import block_size
 from clusterica.ops.assign import lloyd_sums
-from clusterica.ops.rules import Rule
+from clusterica.ops.rules import AXIS
 
 ARRAYS = ["c-order", "f-order", "memmap", "csr-int32", "torch", "strict-device1"]
 OTHERS = ["dask", "list", "re-iterable", "blocks-of-csr"]
@@ -46,12 +46,12 @@ def test_blocks_are_all_rows_in_order(rows, table, size):
 
 
 def test_blocks_are_what_an_op_takes(rows, where):
-    assert rows.on_host is not where.startswith("strict")
+    assert rows.place.is_numpy is not where.startswith("strict")
     for _, _, load in rows.blocks(100):
         block = load()
         if rows.sparse:
             assert block.format == "csr"
-        elif rows.on_host:
+        elif rows.place.is_numpy:
             assert isinstance(block, np.ndarray)
             assert block.flags.c_contiguous
         assert to_host(block).dtype == rows.dtype
@@ -113,7 +113,7 @@ def test_every_dtype_of_torch(monkeypatch, estimator, dtype, working, grad, on_d
         pytest.skip("whole numbers have no gradient")
     rows = check_rows(estimator, X.requires_grad_(grad), reset=True)
     assert rows.dtype == working
-    assert rows.on_host is not on_device
+    assert rows.place.is_numpy is not on_device
     (total,) = map_reduce(lambda B: (B.sum(0),), rows)
     assert on_device is not isinstance(total, np.ndarray)
     assert not getattr(total, "requires_grad", False)
@@ -170,7 +170,7 @@ def test_batches_of_streamed_rows_are_streamed(table, place, estimator, where):
     with config_context(device="cpu"):
         rows = check_rows(estimator, place(table, where), reset=True, accept_sparse=True)
         for _, batch in shuffled_batches(rows, 400, np.random.default_rng(0)):
-            assert type(batch.place(table)) is type(rows.place(table))
+            assert type(batch.place.put(table)) is type(rows.place.put(table))
 
 
 def peak_of(call):
@@ -205,7 +205,7 @@ def test_wide_csr_is_never_dense(estimator, rng):
     def walk():
         rows = check_rows(estimator, S, reset=True, accept_sparse=True)
         sums = map_reduce(
-            lambda *args: lloyd_sums(*args, rule=Rule.AXIS)[1], rows, C, None, aligned=(weights,)
+            lambda *args: lloyd_sums(*args, rule=AXIS)[1], rows, C, None, aligned=(weights,)
         )
         assert sums.counts.sum() == 60
         assert sums.counts[1] >= 1

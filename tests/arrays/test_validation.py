@@ -320,7 +320,7 @@ def test_weights_that_are_refused(place, where, weights, message):
 @pytest.mark.parametrize("fitted_on", ["c-order", "torch"])
 @pytest.mark.parametrize("used_on", ["c-order", "csr-int32", "torch", "dask", "list"])
 def test_all_of_the_host_is_one_device(place, check, estimator, fitted_on, used_on):
-    check_model_device(estimator, check(GOOD, used_on), place(GOOD, fitted_on))
+    check_model_device(estimator, check(GOOD, used_on).home, place(GOOD, fitted_on))
 
 
 @pytest.mark.parametrize(
@@ -330,8 +330,8 @@ def test_all_of_the_host_is_one_device(place, check, estimator, fitted_on, used_
 def test_another_device_than_the_model(place, check, estimator, fitted_on, used_on):
     message = r"Estimator was fitted on device .+ and X is on device .+; move X there first"
     with pytest.raises(ValueError, match=message):
-        check_model_device(estimator, check(GOOD, used_on), place(GOOD, fitted_on))
-    check_model_device(estimator, check(GOOD, used_on), place(GOOD, used_on))
+        check_model_device(estimator, check(GOOD, used_on).home, place(GOOD, fitted_on))
+    check_model_device(estimator, check(GOOD, used_on).home, place(GOOD, used_on))
 
 
 # --- Fitted estimators -----------------------------------------------------------------------------
@@ -343,9 +343,9 @@ def test_fitted_rows_are_those_of_the_model():
     with pytest.raises(NotFittedError):
         check_fitted_rows(estimator, X, "whitening_")
     check_rows(estimator, X, reset=True)
-    estimator.whitening_ = np.ones(3)
+    estimator.whitening_, estimator._n_features_out = np.ones(3), 2
     assert check_fitted_rows(estimator, X, "whitening_").n_rows == 4
-    assert check_fitted_rows(estimator, X[:, :2], "whitening_", n_columns=2).n_features == 2
+    assert check_fitted_rows(estimator, X[:, :2], "whitening_", is_output=True).n_features == 2
     with pytest.raises(ValueError, match="features"):
         check_fitted_rows(estimator, X[:, :2], "whitening_")
 

@@ -159,7 +159,7 @@ def test_blocks_in_flight_fit_the_memory_budget(place, estimator, where, threads
 
     with config_context(memory="128KiB", threads=threads):
         map_reduce(needs(row_bytes, fn), rows, P)
-    in_flight = threads if rows.on_host and where != "dask" else 1
+    in_flight = threads if rows.place.is_numpy and where != "dask" else 1
     assert max(sizes) * in_flight * (row_bytes + 16 * 8) <= 128 * 1024
     assert max(sizes) >= 10
     assert sum(sizes) == 5000 + (where == "dask")  # Dask asks the shape of the result first
@@ -479,7 +479,7 @@ def test_streaming_gives_the_same(rows, table, weights, where, place, estimator,
     assert in_library_of(per_row, source)
     assert (streamed.n_rows, streamed.n_features) == (rows.n_rows, rows.n_features)
     # Sums are where parameters are, so that the next parameters can be made of both.
-    assert type(total.weighted) is type(streamed.place(P))
+    assert type(total.weighted) is type(streamed.place.put(P))
 
 
 def test_streamed_dask_stays_lazy(table, place):

@@ -8,12 +8,18 @@ from scipy import sparse
 
 from clusterica.cluster import CosineKMeans, GainShapeKMeans, KMeans, SphericalKMeans
 
+
+def pairs(n_clusters=8, **parameters):
+    """CosineKMeans by its number of clusters, as the others are made."""
+    return CosineKMeans(n_clusters // 2, **parameters)
+
+
 RULES = {
     "euclidean": KMeans,
     "gain-shape": GainShapeKMeans,
     "direction": partial(SphericalKMeans, init="gaussian"),
-    "axis": CosineKMeans,
-    "orthogonal": partial(CosineKMeans, orthogonal=True),
+    "axis": pairs,
+    "orthogonal": partial(pairs, orthogonal=True),
 }
 
 

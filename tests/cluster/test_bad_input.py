@@ -61,13 +61,15 @@ def test_wrong_number_of_features(make, as_kind, method, heavy):
 
 def test_fewer_rows_than_clusters(make, as_kind, heavy):
     with pytest.raises(
-        ValueError, match="n_samples=20 should be >= n_clusters=22; lower n_clusters"
+        ValueError, match="n_samples=20 should be >= 22, the number of clusters; lower n_"
     ):
         make(22).fit(as_kind(heavy[:20].repeat(3, axis=1)))
 
 
 def test_fewer_rows_than_twice_the_features():
-    with pytest.raises(ValueError, match="n_samples=5 should be >= n_clusters=6"):
+    with pytest.raises(
+        ValueError, match="n_samples=5 should be >= 6, the number of clusters; lower n_axes"
+    ):
         CosineKMeans().fit(np.eye(5, 3) + 1)
 
 
@@ -149,16 +151,19 @@ def test_more_rows_on_the_second_walk(method, heavy):
 # --- Settings --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n_clusters", [1, 3, 7])
-def test_odd_number_of_clusters(n_clusters, heavy):
-    with pytest.raises(ValueError, match=f"must be even.*pairs; use {n_clusters + 1}"):
-        CosineKMeans(n_clusters).fit(heavy)
+@pytest.mark.parametrize("n_axes", [1, 3, 7])
+def test_any_number_of_axes(n_axes, heavy):
+    C = CosineKMeans(n_axes, random_state=0).fit(heavy).cluster_centers_
+    assert C.shape == (2 * n_axes, 4)
+    np.testing.assert_array_equal(C[n_axes:], -C[:n_axes])
 
 
 def test_too_many_orthogonal_clusters(heavy):
-    with pytest.raises(ValueError, match="10 can't be orthogonal in 4 dimensions; use at most 8"):
-        CosineKMeans(10, orthogonal=True).fit(heavy)
-    CosineKMeans(8, orthogonal=True, random_state=0).fit(heavy)
+    with pytest.raises(
+        ValueError, match="n_axes=5 can't be orthogonal in 4 dimensions; use at most 4"
+    ):
+        CosineKMeans(5, orthogonal=True).fit(heavy)
+    CosineKMeans(4, orthogonal=True, random_state=0).fit(heavy)
 
 
 @pytest.mark.parametrize(
@@ -178,9 +183,12 @@ def test_too_many_orthogonal_clusters(heavy):
     ids=str,
 )
 def test_bad_settings(make, bad, heavy):
+    model = make(4)
+    if "n_clusters" in bad and isinstance(model, CosineKMeans):
+        bad = {"n_axes": bad["n_clusters"]}
     (name,) = bad
     with pytest.raises(ValueError, match=f"The '{name}' parameter of .*KMeans must be"):
-        make(4).set_params(**bad).fit(heavy)
+        model.set_params(**bad).fit(heavy)
 
 
 def test_bad_damping(heavy):
@@ -251,8 +259,8 @@ def test_rows_of_zeros_on_the_sphere(kind, as_kind, heavy):
 
 def test_rows_of_zeros_under_pairs(heavy):
     X = np.concatenate([heavy, np.zeros((600, 4))])
-    model = CosineKMeans(8, init="orthonormal", random_state=0).fit(X)
-    expected = CosineKMeans(8, init="orthonormal", random_state=0).fit(heavy)
+    model = CosineKMeans(4, init="orthonormal", random_state=0).fit(X)
+    expected = CosineKMeans(4, init="orthonormal", random_state=0).fit(heavy)
     np.testing.assert_allclose(model.cluster_centers_, expected.cluster_centers_, atol=1e-9)
     assert set(model.labels_[600:]) == {0}
     assert model.objective_ == pytest.approx(expected.objective_ / 2)

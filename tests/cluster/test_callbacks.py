@@ -92,7 +92,7 @@ def test_callbacks_change_nothing(make, heavy):
 
 def test_progress_bar(heavy, capsys):
     pytest.importorskip("rich")
-    CosineKMeans(4, n_init=2, random_state=0).set_callbacks(ProgressBar()).fit(heavy)
+    CosineKMeans(2, n_init=2, random_state=0).set_callbacks(ProgressBar()).fit(heavy)
     assert "CosineKMeans" in capsys.readouterr().out
 
 

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from sklearn.datasets import make_blobs
 from sklearn.metrics import adjusted_rand_score
-from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from clusterica.cluster import CosineKMeans, GainShapeKMeans, KMeans, SphericalKMeans
@@ -12,16 +11,9 @@ from clusterica.cluster import CosineKMeans, GainShapeKMeans, KMeans, SphericalK
 # The checks fit 8 clusters to a handful of rows.
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
-ODD = "asks for an odd number of clusters; see test_checks_of_odd_numbers"
-CHECKS_OF_ODD_NUMBERS = {
-    "check_clustering": ODD,
-    "check_dont_overwrite_parameters": ODD,
-    "check_fit2d_1feature": ODD,
-    "check_fit2d_1sample": ODD,
-    "check_fit2d_predict1d": ODD,
-    "check_methods_subset_invariance": ODD,
-}
-ORDER = "draws depend on the number and the order of the rows; see test_weights_count_rows"
+ORDER = (
+    "as of scikit-learn's KMeans: draws depend on the order of rows; see test_weights_count_rows"
+)
 CHECKS_OF_WEIGHTS = {
     "check_sample_weight_equivalence_on_dense_data": ORDER,
     "check_sample_weight_equivalence_on_sparse_data": ORDER,
@@ -33,7 +25,7 @@ def expected_failures(estimator):
         return CHECKS_OF_WEIGHTS
     # Orthonormal axes that stay orthogonal are drawn without a look at the rows.
     by_rows = not (estimator.orthogonal and estimator.init == "orthonormal")
-    return CHECKS_OF_ODD_NUMBERS | (CHECKS_OF_WEIGHTS if by_rows else {})
+    return CHECKS_OF_WEIGHTS if by_rows else {}
 
 
 @parametrize_with_checks(
@@ -43,8 +35,8 @@ def expected_failures(estimator):
         GainShapeKMeans(),
         SphericalKMeans(),
         CosineKMeans(),
-        CosineKMeans(n_clusters=4, orthogonal=True, init="orthonormal"),
-        CosineKMeans(n_clusters=8, init="k-means++", empty="drop"),
+        CosineKMeans(n_axes=1, orthogonal=True, init="orthonormal"),
+        CosineKMeans(n_axes=4, init="k-means++", empty="drop"),
     ],
     expected_failed_checks=expected_failures,
 )
@@ -52,24 +44,11 @@ def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
 
-class RoundedUp(CosineKMeans):
-    """Takes one cluster more where an odd number is asked for, so that those checks apply."""
-
-    def _count_centers(self, n_features):
-        return -(-self.n_clusters // 2)
-
-
-@pytest.mark.parametrize("check", sorted(set(CHECKS_OF_ODD_NUMBERS) - {"check_clustering"}))
-@pytest.mark.parametrize("estimator", [RoundedUp(4), RoundedUp(4, init="rows", n_init=2)], ids=str)
-def test_checks_of_odd_numbers(estimator, check):
-    getattr(estimator_checks, check)("CosineKMeans", estimator)
-
-
 def test_clustering_of_blobs_by_pairs():
     """What check_clustering asks, with as many blobs as two pairs of centres have directions."""
     axes = 4 * np.array([[1, 0], [0, 1], [-1, 0], [0, -1]])
     X, y = make_blobs(n_samples=60, centers=axes, cluster_std=0.5, random_state=1)
-    model = CosineKMeans(n_clusters=4, random_state=0)
+    model = CosineKMeans(n_axes=2, random_state=0)
     labels = model.fit(X).labels_
     assert adjusted_rand_score(labels, y) == 1
     assert labels.dtype == np.int32

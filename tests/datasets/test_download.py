@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from clusterica.datasets import (
-    _caltech,
     _cifar,
+    _folder,
     _mnist,
     _stl,
     load_caltech101,
@@ -291,7 +291,7 @@ def test_caltech(server, monkeypatch, tmp_path):
     outer = io.BytesIO()
     with zipfile.ZipFile(outer, "w") as archive:
         archive.writestr("caltech-101/101_ObjectCategories.tar.gz", inner)
-    offer(server, monkeypatch, _caltech, "CALTECH101", {"caltech-101.zip": outer.getvalue()})
+    offer(server, monkeypatch, _folder, "CALTECH101", {"caltech-101.zip": outer.getvalue()})
     for _ in range(2):
         found = load_caltech101(tmp_path, download=True)
         assert found.images.shape == (1, 4, 6, 3)

@@ -226,7 +226,7 @@ def test_what_is_no_image_is_named(pets):
 def test_what_is_no_image_can_be_passed_over(pets):
     folder, truth = pets
     spoil(folder)
-    with pytest.warns(UserWarning, match=r"Passed over.*a_text\.png.*b_half\.png") as caught:
+    with pytest.warns(UserWarning, match=r"Skipped.*a_text\.png.*b_half\.png") as caught:
         found = load_image_folder(folder, on_error="skip")
     assert len(caught) == 1
     assert caught[0].filename == __file__

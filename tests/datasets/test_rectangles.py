@@ -42,7 +42,7 @@ def test_seeds():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"side": 0}, "side is 0; it must be a whole number at least 1"),
+        ({"side": 0}, "side is 0; it must be a whole number of at least 1"),
         ({"side": 2.5}, "side is 2.5"),
         (
             {"side": 3, "n_rectangles": 10},

@@ -89,9 +89,9 @@ def test_seeds():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"distribution": "gauss"}, "distribution is 'gauss'.*laplace"),
-        ({"distribution": stats.t}, "distribution is <scipy.*with its parameters"),
-        ({"distribution": 3}, "distribution is 3"),
+        ({"distribution": "gauss"}, "the sources is 'gauss'.*laplace"),
+        ({"distribution": stats.t}, "the sources is <scipy.*with its parameters"),
+        ({"distribution": 3}, "the sources is 3"),
         ({"distribution": "t", "df": 0}, "df is 0"),
         ({"mixing": "random"}, "mixing is 'random'"),
         ({"mixing": np.eye(3)}, r"mixing has shape \(3, 3\).*n_features=2"),

@@ -91,11 +91,12 @@ def test_seeds(kind):
     assert not np.array_equal(first.images, other.images)
 
 
-def test_blocks_are_all_filled(monkeypatch):
-    monkeypatch.setattr("clusterica.datasets._gratings.BLOCK", 40)  # two images and a bit
-    images, dictionary = make_sparse_images(1001, kind="gratings", size=4, random_state=0)
-    assert len(np.unique(images[:, 0, 0])) == 1001
-    assert codes_of(images, dictionary).var() == pytest.approx(1, rel=0.1)
+def test_blocks_are_all_filled():
+    block = 2**22 // 16  # images that are drawn at a time
+    images, dictionary = make_sparse_images(block + 1001, kind="gratings", size=4, random_state=0)
+    for part in (images[:1001], images[-1001:]):
+        assert len(np.unique(part[:, 0, 0])) == 1001
+        assert codes_of(part, dictionary).var() == pytest.approx(1, rel=0.1)
 
 
 @pytest.mark.parametrize(

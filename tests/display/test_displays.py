@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 from clusterica.cluster import KMeans
 from clusterica.datasets import make_sparse_sources
 from clusterica.display import CentersDisplay, FiltersDisplay, check_matplotlib, tile_images
-from clusterica.ica import ClusterICA, KernelICA, KernelRICA
+from clusterica.ica import ClusterICA, KernelICA
 from clusterica.preprocessing import Whitener
 
 Figure = pytest.importorskip("matplotlib.figure").Figure
@@ -77,7 +77,7 @@ def test_filters_errors(ax, X):
 
 
 @pytest.mark.filterwarnings("ignore:.*max_iter")
-@pytest.mark.parametrize("estimator", [KernelICA(4), KernelRICA(4, whiten=True)], ids=str)
+@pytest.mark.parametrize("estimator", [KernelICA(4)], ids=str)
 def test_components_of_kernel_space_are_no_pictures(ax, X, estimator):
     """Though each has four numbers, as a row has."""
     estimator.set_params(max_iter=2, random_state=0).fit(X)

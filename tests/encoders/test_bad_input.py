@@ -77,7 +77,7 @@ BAD = [
     (SigmoidEncoder, "bias", "small"),
     (SparseEncoder, "alpha", 0),
     (SparseEncoder, "alpha", -1.0),
-    (SparseEncoder, "max_iter", 0),
+    (SparseEncoder, "transform_max_iter", 0),
     (SparseEncoder, "tol", -1e-3),
     (SparseEncoder, "split_signs", None),
     (KernelSparseEncoder, "gamma", 0),
@@ -115,7 +115,9 @@ def test_atoms_without_a_median_distance(rows):
 
 
 def test_kernels_that_lack_something(rows, atoms):
-    with pytest.raises(TypeError, match=r"the kernel has no diagonal; see clusterica.ica.Kernel"):
+    with pytest.raises(
+        TypeError, match=r"the kernel has no diagonal; see clusterica.kernels.Kernel"
+    ):
         KernelSparseEncoder(atoms, kernel=lambda X, W: X @ W.T).fit(rows)
     with pytest.raises(ValueError, match=r"gamma=2.0 is that of kernel='rbf'"):
         KernelSparseEncoder(atoms, kernel="inverse-distance", gamma=2.0).fit(rows)

@@ -25,7 +25,7 @@ from clusterica.encoders import (
     TriangleEncoder,
     make_encoder,
 )
-from clusterica.ops.kernels import Linear
+from clusterica.kernels import Linear
 
 
 def split(S):
@@ -262,6 +262,8 @@ def test_the_dictionary_takes_the_dtype_of_the_rows(make, rows, atoms):
 
 def test_warns_of_codes_that_are_not_found(rows):
     D = np.random.default_rng(0).normal(size=(40, 4))
-    encoder = SparseEncoder(D, alpha=1e-3, max_iter=1, tol=1e-9).fit(rows)
-    with pytest.warns(ConvergenceWarning, match=r"tol=1e-09 in max_iter=1 .*raise max_iter"):
+    encoder = SparseEncoder(D, alpha=1e-3, transform_max_iter=1, tol=1e-9).fit(rows)
+    with pytest.warns(
+        ConvergenceWarning, match=r"tol=1e-09 in transform_max_iter=1 .*raise transform_max_iter"
+    ):
         encoder.transform(rows)

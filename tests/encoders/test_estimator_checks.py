@@ -50,15 +50,6 @@ class OMP(AnyWidth, OMPEncoder):
     pass
 
 
-N_ITER = "fit does not iterate: max_iter is that of transform"
-
-
-def expected_failures(estimator):
-    return (
-        {"check_transformer_n_iter": N_ITER} if isinstance(estimator, Sparse | KernelSparse) else {}
-    )
-
-
 @parametrize_with_checks(
     [
         Hard(),
@@ -72,7 +63,6 @@ def expected_failures(estimator):
         KernelSparse(kernel="inverse-distance", normalize=False, split_signs=False),
         OMP(n_nonzero=2),
     ],
-    expected_failed_checks=expected_failures,
 )
 def test_scikit_learn_checks(estimator, check):
     check(estimator)

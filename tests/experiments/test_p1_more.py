@@ -194,7 +194,7 @@ def test_only_training_images_are_read(tmp_path):
 
 
 def test_data_without_the_images_is_an_error(tmp_path):
-    with pytest.raises(NotADirectoryError, match="BSDS500 is not there"):
+    with pytest.raises(NotADirectoryError, match="BSDS500 does not exist"):
         PatchSource(Context(data=tmp_path))
 
 

@@ -22,7 +22,7 @@ from clusterica.experiments.xiao_zhu_zhao_2013._notes import (
 )
 from clusterica.experiments.xiao_zhu_zhao_2013._sweep import always_better_check, best_place_check
 from clusterica.experiments.xiao_zhu_zhao_2013.fig5 import _contrast
-from clusterica.ica import DiscriminativeRICA
+from clusterica.rica import DiscriminativeRICA
 
 pytest.importorskip("matplotlib")
 

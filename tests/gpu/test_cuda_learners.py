@@ -7,18 +7,13 @@ from sklearn.datasets import load_digits
 from clusterica import config_context
 from clusterica.arrays import to_host
 from clusterica.cluster import DensityClusterer
+from clusterica.dictionaries import KernelSparseCoding
 from clusterica.encoders import ENCODER_NAMES, make_encoder
-from clusterica.ica import (
-    RICA,
-    ClusterICA,
-    DiscriminativeRICA,
-    KernelICA,
-    KernelSparseCoding,
-    KurtosisPursuit,
-)
+from clusterica.ica import ClusterICA, KernelICA, KurtosisPursuit
 from clusterica.images import ImageFeatures
-from clusterica.linear import LinearSVC, RidgeHead
+from clusterica.linear import LinearSVC, RidgeClassifier
 from clusterica.preprocessing import KernelWhitener
+from clusterica.rica import RICA, DiscriminativeRICA
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.gpu
@@ -52,7 +47,7 @@ def test_sources(estimator):
     [
         RICA(9, random_state=0),
         RICA(9, pooling="2d", random_state=0),
-        DiscriminativeRICA(9, random_state=0),
+        DiscriminativeRICA(3, random_state=0),
     ],
     ids=str,
 )
@@ -105,7 +100,7 @@ def test_encoders(name):
     np.testing.assert_allclose(found, expected, atol=2e-2 * np.abs(expected).max())
 
 
-@pytest.mark.parametrize("head", [LinearSVC(C=10.0), RidgeHead(alpha=1.0)], ids=str)
+@pytest.mark.parametrize("head", [LinearSVC(C=10.0), RidgeClassifier(alpha=1.0)], ids=str)
 @pytest.mark.parametrize("n", [1500, 50])
 def test_heads(head, n):
     rows, y = DIGITS.data[:n].astype(np.float32), DIGITS.target[:n]

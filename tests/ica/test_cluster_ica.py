@@ -14,18 +14,11 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import clusterica
 from clusterica.arrays import as_rows, to_host
 from clusterica.cluster import CosineKMeans, KMeans, SphericalKMeans
+from clusterica.contrasts import Derivatives, Exponential, LogCosh, Quartic, SmoothedLaplace
 from clusterica.datasets import make_sparse_sources
-from clusterica.ica import (
-    ClusterICA,
-    Derivatives,
-    Exponential,
-    LogCosh,
-    SmoothedLaplace,
-    _centroids,
-)
+from clusterica.ica import ClusterICA, _centroids
 from clusterica.ica._likelihood import maximize_likelihood
 from clusterica.metrics import amari_distance, recovery_distance
-from clusterica.ops.contrast import Quartic
 from clusterica.preprocessing import Whitener
 
 

@@ -84,7 +84,7 @@ def test_no_copies_where_a_law_has_no_variance():
 @pytest.mark.parametrize("refine", ["ml", "contrast"])
 def test_copies_are_never_returned(monkeypatch, refine):
     """Where the likelihood ends with copies, as it is made to here, sources are uncorrelated ones."""
-    from clusterica.ica import LogCosh
+    from clusterica.contrasts import LogCosh
 
     X, A = mixture(("laplace",) * 3, 5000, np.random.default_rng(0))
     maximize = _refine.maximize_likelihood
@@ -123,7 +123,7 @@ def test_more_sources_than_features_stay_centroids(n):
 
 def test_directions_without_variance_stay_centroids():
     """A regularised whitener keeps them, and there the likelihood has no maximum."""
-    from clusterica.ica import LogCosh
+    from clusterica.contrasts import LogCosh
     from clusterica.preprocessing import Whitener
 
     X, _ = mixture(SPARSE, 5000, np.random.default_rng(0))

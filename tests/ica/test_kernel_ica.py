@@ -1,5 +1,7 @@
 """Kernel ICA: plain ICA where the kernel is linear, kernel PCA + FastICA where it is not, and bad input."""
 
+import warnings
+
 import dask.array as da
 import numpy as np
 import pytest
@@ -10,23 +12,18 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from clusterica import config_context
 from clusterica.arrays import as_rows, device_of, to_host
-from clusterica.ica import Exponential, KernelICA, LogCosh
-from clusterica.ica._fixed_point import symmetric_fixed_point
+from clusterica.contrasts import Exponential, LogCosh
+from clusterica.ica import KernelICA
+from clusterica.ica._likelihood import symmetric_fixed_point
+from clusterica.kernels import Gaussian, Linear
 from clusterica.metrics import amari_distance
-from clusterica.ops.kernels import Gaussian, Linear
-from clusterica.preprocessing import Whitener
-
-
-def expected_failures(estimator):
-    reason = "one of its rows is zero, which normalize refuses; the other is without it"
-    return {"check_estimators_dtypes": reason} if estimator.normalize else {}
+from clusterica.preprocessing import KernelWhitener, Whitener
 
 
 # The checks have some twenty rows, of which nothing is independent.
 @pytest.mark.filterwarnings("ignore:the directions were still turning")
 @parametrize_with_checks(
     [KernelICA(2), KernelICA(1, kernel="polynomial", normalize=False)],
-    expected_failed_checks=expected_failures,
 )
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
@@ -180,6 +177,34 @@ def test_bad_input(mixed):
         KernelICA(4, kernel=Linear(), normalize=False).fit(X)
     with pytest.warns(ConvergenceWarning, match="max_iter=1 steps"):
         KernelICA(3, kernel=Gaussian(0.1), n_landmarks=20, max_iter=1).fit(X)
+
+
+def test_rows_of_zeros_stay_zero(mixed):
+    """A row of zeros has no direction: normalize leaves it as it is."""
+    X = mixed[0].copy()
     X[7] = 0
-    with pytest.raises(ValueError, match=r"1 of 3000 rows are zero \(row 7\)"):
-        KernelICA(2).fit(X)
+    by_hand = X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-100)
+    expected = KernelICA(3, normalize=False, **SETTINGS).fit_transform(by_hand)
+    np.testing.assert_allclose(KernelICA(3, **SETTINGS).fit_transform(X), expected, atol=1e-6)
+
+
+def test_white_rows_sent_through_a_device_keep_to_the_memory_budget(monkeypatch):
+    pytest.importorskip("torch")
+    X = np.random.default_rng(0).normal(size=(40_000, 4))
+    learner = KernelICA(5, n_landmarks=20, max_iter=1, random_state=0)
+    sizes = []
+    whiten = KernelWhitener._whiten
+
+    def seen(self, rows):
+        sizes.append(rows.n_rows)
+        return whiten(self, rows)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        right = learner.fit(X).transform(X)
+        monkeypatch.setattr(KernelWhitener, "_whiten", seen)
+        with config_context(device="cpu", memory="1MiB"):
+            S = learner.fit(X).transform(X[:9])
+    assert max(sizes) * 5 * X.itemsize <= 2**20
+    assert isinstance(S, np.ndarray)
+    np.testing.assert_allclose(S, right[:9], atol=1e-6)

@@ -9,18 +9,14 @@ from sklearn.decomposition import PCA, FastICA, MiniBatchDictionaryLearning
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.preprocessing import StandardScaler
 
+import clusterica
 from clusterica.cluster import CosineKMeans, GainShapeKMeans, KMeans
-from clusterica.ica import (
-    RICA,
-    DiscriminativeKernelRICA,
-    DiscriminativeRICA,
-    KernelICA,
-    KernelRICA,
-    KernelSparseCoding,
-)
+from clusterica.dictionaries import KernelSparseCoding
+from clusterica.ica import KernelICA
 from clusterica.images import ImageFeatures, sample_patches
 from clusterica.images._bank import default_eps
 from clusterica.preprocessing import ContrastNormalizer, Whitener
+from clusterica.rica import RICA, DiscriminativeKernelRICA, DiscriminativeRICA, KernelRICA
 
 LEARNERS = [
     "spherical-k-means",
@@ -206,13 +202,9 @@ def test_a_learner_without_filters(images):
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # stopped early
 @pytest.mark.parametrize("n_filters", [11, 12])
-@pytest.mark.parametrize(
-    "learner",
-    [KernelICA(n_landmarks=50, max_iter=2), KernelRICA(whiten=True, n_landmarks=50, max_iter=2)],
-    ids=lambda learner: type(learner).__name__,
-)
-def test_components_of_kernel_space_are_no_filters(images, learner, n_filters):
+def test_components_of_kernel_space_are_no_filters(images, n_filters):
     """Also where there are as many of them as a patch has numbers, 12."""
+    learner = KernelICA(n_landmarks=50, max_iter=2)
     settings = {"n_filters": n_filters, "patch_size": 2, "learner": learner}
     model = small(encoder="transform", **settings).fit(images)
     assert model.learner_.components_.shape == (n_filters, n_filters)
@@ -282,7 +274,7 @@ def test_labels_reach_the_filters_of_classes(images, encoder, library, learner):
     assert np.abs(np.asarray(other.filters_) - np.asarray(model.filters_)).max() > 1e-3
     with pytest.raises(ValueError, match=rf"{name} learns from labels; call fit\(X, y\)"):
         small(n_filters=9, learner=learner, encoder=encoder).fit(X)
-    with pytest.raises(ValueError, match=r"n_components=8 must be a multiple.*n_filters"):
+    with pytest.raises(ValueError, match=r"can.t find 8; ask for a multiple of 3"):
         small(n_filters=8, learner=learner, encoder=encoder).fit(X, y)
 
 
@@ -347,3 +339,31 @@ def test_constant_images():
         features = ImageFeatures(4, patch_size=3, random_state=0).fit_transform(X)
     assert np.isfinite(features).all()
     np.testing.assert_array_equal(features, 0)
+
+
+@pytest.mark.filterwarnings("ignore:.* of 6 clusters are near-empty")  # so few patches
+@pytest.mark.parametrize("encoder", ["transform", "transform-both-signs"])
+@pytest.mark.parametrize("regions", [(1, 1), (1, 2)])
+def test_codes_of_the_learner_in_a_model_file(images, tmp_path, encoder, regions):
+    """The encoder is made from the learner of each region, also after loading."""
+    model = ImageFeatures(
+        6,
+        patch_size=3,
+        n_patches=200,
+        learner=KMeans(max_iter=3),
+        encoder=encoder,
+        regions=regions,
+        random_state=0,
+    ).fit(images)
+    loaded = clusterica.load(clusterica.save(model, tmp_path / "model.safetensors"))
+    np.testing.assert_array_equal(loaded.transform(images), model.transform(images))
+
+
+@pytest.mark.filterwarnings("ignore:.* of 6 clusters are near-empty")
+def test_filters_in_pairs(images):
+    settings = {"patch_size": 3, "n_patches": 200, "learner": CosineKMeans(max_iter=3)}
+    model = ImageFeatures(6, **settings, random_state=0).fit(images)
+    assert model.learner_.n_axes == 3
+    assert model.filters_.shape[0] == 6
+    with pytest.raises(ValueError, match="can't find 5; ask for a multiple of 2"):
+        ImageFeatures(5, **settings).fit(images)

@@ -22,7 +22,7 @@ def collinear(rng, n, d, n_classes, condition=1e3):
 @pytest.fixture
 def tall(monkeypatch):
     """More rows than features, 400 x 30 in 4 classes, to be solved as if they were many."""
-    monkeypatch.setattr("clusterica.linear._base._FEW", 0)
+    monkeypatch.setattr("clusterica.linear._base._FEW_ROWS", 0)
     return collinear(np.random.default_rng(7), 400, 30, 4)
 
 
@@ -40,13 +40,13 @@ def _standardised(X, weights=None):
 
 def _objective(Z, t, w, b, C, weights=None):
     r = np.clip(1 - t * (Z @ w + b), 0, None)
-    return w @ w / 2 + C * np.average(r**2, weights=weights)
+    return w @ w / 2 + C * (r**2).sum() if weights is None else w @ w / 2 + C * weights @ r**2
 
 
 def _newton(Z, t, C, weights=None, intercept=True):
-    """Minimise 0.5 |w|² + C mean r² over w and b by Newton's method in float64, halving steps."""
+    """Minimise 0.5 |w|² + C sum r² over w and b by Newton's method in float64, halving steps."""
     n, d = Z.shape
-    s = np.ones(n) / n if weights is None else weights / weights.sum()
+    s = np.ones(n) if weights is None else weights
     F = np.hstack([Z, np.full((n, 1), float(intercept))])
     penalty = np.append(np.ones(d), 0.0)
     p = np.zeros(d + 1)
@@ -63,7 +63,7 @@ def _newton(Z, t, C, weights=None, intercept=True):
         while value(p + move) > value(p) and np.abs(move).max() > 1e-14:
             move /= 2
         p = p + move
-        if np.abs(gradient).max() < 1e-12 * C:
+        if np.abs(gradient).max() < 1e-12 * C * s.sum():
             break
     return p[:-1], p[-1]
 

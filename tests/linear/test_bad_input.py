@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from clusterica.arrays import to_host
-from clusterica.linear import LinearSVC, RidgeHead
+from clusterica.linear import LinearSVC, RidgeClassifier
 
-HEADS = [LinearSVC, RidgeHead]
+HEADS = [LinearSVC, RidgeClassifier]
 
 
 @pytest.fixture(params=HEADS, ids=lambda head: head.__name__)
@@ -20,7 +20,7 @@ def test_rows_that_are_not_finite(head, put, tall, value):
     X[3, 2] = value
     with pytest.raises(ValueError, match="Input X contains"):
         head().fit(put(X), y)
-    model = head(2.0).fit(put(tall.X), y)
+    model = head(0.02).fit(put(tall.X), y)
     with pytest.raises(ValueError, match="Input X contains"):
         model.predict(put(X))
 
@@ -35,7 +35,7 @@ def test_as_many_labels_as_rows(head, put, tall):
     with pytest.raises(ValueError, match="X has 400 rows and y has 399 labels"):
         head().fit(put(X), y[:-1])
     with pytest.raises(ValueError, match="X has 400 rows and y has 399 labels"):
-        head(2.0).fit(put(X), y).score(put(X), y[:-1])
+        head(0.02).fit(put(X), y).score(put(X), y[:-1])
 
 
 def test_one_class_only(head, put, tall):
@@ -100,8 +100,8 @@ def test_rows_to_hold_out(head, tall, mask, message):
 
 @pytest.mark.parametrize("alpha", [0, -1.0, "best"])
 def test_penalties(tall, alpha):
-    with pytest.raises(ValueError, match="'alpha' parameter of RidgeHead"):
-        RidgeHead(alpha=alpha).fit(*tall)
+    with pytest.raises(ValueError, match="'alpha' parameter of RidgeClassifier"):
+        RidgeClassifier(alpha=alpha).fit(*tall)
 
 
 @pytest.mark.parametrize("bad", [-1.0, np.nan])
@@ -113,7 +113,7 @@ def test_weights(head, tall, bad):
 
 
 def test_wrong_number_of_features(head, put, tall):
-    model = head(2.0).fit(put(tall.X), tall.y)
+    model = head(0.02).fit(put(tall.X), tall.y)
     with pytest.raises(ValueError, match=r"X has 29 features, but .* is expecting 30 features"):
         model.predict(put(tall.X[:, 1:]))
 
@@ -124,8 +124,8 @@ def test_wrong_number_of_features(head, put, tall):
 def test_constant_features_get_no_weight(request, head, shape, value, dtype):
     X, y = request.getfixturevalue(shape)
     padded = np.hstack([X, np.full((len(X), 2), value)]).astype(dtype)
-    model = head(2.0).fit(padded, y)
-    bare = head(2.0).fit(X.astype(dtype), y)
+    model = head(0.02).fit(padded, y)
+    bare = head(0.02).fit(X.astype(dtype), y)
     np.testing.assert_array_equal(model.coef_[:, -2:], 0)
     np.testing.assert_allclose(model.coef_[:, :-2], bare.coef_, atol=2e-3)
     assert np.isfinite(model.decision_function(padded)).all()
@@ -137,10 +137,10 @@ def test_features_whose_squares_vanish(request, head, shape, size):
     """Codes of basis vectors that are far from all rows; beside features of the usual size too."""
     X, y = request.getfixturevalue(shape)
     X = X.astype(np.float32)
-    expected = head(2.0).fit(X, y).decision_function(X)
+    expected = head(0.02).fit(X, y).decision_function(X)
     for sizes in (np.full(X.shape[1], size), np.resize([size, 1.0], X.shape[1])):
         small = X * sizes.astype(np.float32)
-        found = head(2.0).fit(small, y).decision_function(small)
+        found = head(0.02).fit(small, y).decision_function(small)
         np.testing.assert_allclose(found, expected, atol=5e-3)
 
 
@@ -151,15 +151,15 @@ def test_features_that_weights_can_not_be_divided_by(request, head, shape, size)
     X, y = request.getfixturevalue(shape)
     X = X.astype(np.float32)
     dead = (size * np.random.default_rng().random((len(X), 2))).astype(np.float32)
-    model = head(2.0).fit(np.hstack([X, dead]), y)
+    model = head(0.02).fit(np.hstack([X, dead]), y)
     np.testing.assert_array_equal(model.coef_[:, -2:], 0)
-    np.testing.assert_allclose(model.coef_[:, :-2], head(2.0).fit(X, y).coef_, atol=2e-3)
+    np.testing.assert_allclose(model.coef_[:, :-2], head(0.02).fit(X, y).coef_, atol=2e-3)
 
 
 def test_all_features_constant(head, put):
     """Nothing to go by but the shares of the classes."""
     X, y = put(np.ones((10, 3))), np.repeat([0, 1], [3, 7])
-    model = head(2.0).fit(X, y)
+    model = head(0.02).fit(X, y)
     np.testing.assert_array_equal(to_host(model.coef_), 0)
     np.testing.assert_array_equal(to_host(model.predict(X)), 1)
 

@@ -5,15 +5,15 @@ import warnings
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.linear_model import RidgeClassifier
+from sklearn.linear_model import RidgeClassifier as ScikitLearnRidge
 from sklearn.svm import LinearSVC as ScikitLearnSVC
 from sklearn.utils.class_weight import compute_class_weight
 
 import clusterica
-from clusterica.linear import LinearSVC, RidgeHead
-from clusterica.linear._primal import PrimalSolver
+from clusterica.linear import LinearSVC, RidgeClassifier
+from clusterica.linear._lbfgs import LBFGSSolver
 
-HEADS = [LinearSVC(3.0, tol=1e-12), RidgeHead(2.0, tol=1e-12)]
+HEADS = [LinearSVC(0.02, tol=1e-12), RidgeClassifier(2.0, tol=1e-12)]
 WEIGHTS = ["balanced", {"b": 0.5, "a": 4.0, "c": 1.0}, {"a": 2.5}]
 
 
@@ -54,8 +54,8 @@ def test_same_as_weights_of_rows(words, rng, head, class_weight, weighted):
 @pytest.mark.parametrize("class_weight", ["balanced", {0: 0.3, 1: 5.0}])
 def test_ridge_as_in_scikit_learn(tall, class_weight, n_classes):
     X, y = tall.X, np.minimum(tall.y, n_classes - 1)
-    ours = RidgeHead(2.0, standardize=False, class_weight=class_weight, tol=1e-13).fit(X, y)
-    theirs = RidgeClassifier(2.0, class_weight=class_weight).fit(X, y)
+    ours = RidgeClassifier(2.0, standardize=False, class_weight=class_weight, tol=1e-13).fit(X, y)
+    theirs = ScikitLearnRidge(2.0, class_weight=class_weight).fit(X, y)
     np.testing.assert_allclose(ours.coef_, np.atleast_2d(theirs.coef_), atol=1e-5)
     np.testing.assert_allclose(ours.intercept_, theirs.intercept_, atol=1e-4)
 
@@ -64,12 +64,11 @@ def test_ridge_as_in_scikit_learn(tall, class_weight, n_classes):
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("class_weight", ["balanced", {0: 0.3, 1: 5.0}])
 def test_machine_as_in_scikit_learn(wide, class_weight, n_classes, weighted):
-    """C is the strength per unit of weight here: scikit-learn's C times the sum of all weights."""
     X, y = wide.X, np.minimum(wide.y, n_classes - 1)
     weights = np.random.default_rng(1).uniform(0.5, 2, len(y)) if weighted else None
     product = by_hand(class_weight, y, weights)
     setting = {"fit_intercept": False, "class_weight": class_weight}
-    ours = LinearSVC(0.05 * product.sum(), standardize=False, tol=1e-12, **setting)
+    ours = LinearSVC(0.05, standardize=False, tol=1e-12, **setting)
     theirs = ScikitLearnSVC(C=0.05, dual=False, tol=1e-11, max_iter=100_000, **setting)
     ours.fit(X, y, sample_weight=weights)
     if n_classes == 2:
@@ -79,19 +78,19 @@ def test_machine_as_in_scikit_learn(wide, class_weight, n_classes, weighted):
     np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-5)
 
 
-def test_equal_weights_of_classes_change_nothing_in_the_machine(words):
+def test_equal_weights_of_classes_multiply_the_strength(words):
     X, y = words
-    plain = LinearSVC(3.0, tol=1e-12).fit(X, y)
-    scaled = LinearSVC(3.0, tol=1e-12, class_weight=dict.fromkeys("abc", 7.0)).fit(X, y)
+    plain = LinearSVC(0.14, tol=1e-12).fit(X, y)
+    scaled = LinearSVC(0.02, tol=1e-12, class_weight=dict.fromkeys("abc", 7.0)).fit(X, y)
     np.testing.assert_allclose(scaled.coef_, plain.coef_, rtol=1e-9)
 
 
 @pytest.mark.parametrize("primal", [False, True])
-@pytest.mark.parametrize("head", [LinearSVC, RidgeHead])
+@pytest.mark.parametrize("head", [LinearSVC, RidgeClassifier])
 def test_strength_is_chosen_with_the_weights(words, monkeypatch, head, primal):
     if primal:
-        where = "clusterica.linear._base._kind_of_solver"
-        monkeypatch.setattr(where, lambda rows, *, search: PrimalSolver)
+        where = "clusterica.linear._base._solver_kind"
+        monkeypatch.setattr(where, lambda rows, *, search: LBFGSSolver)
     X, y = words
     found = head(class_weight="balanced", random_state=0).fit(X, y)
     expected = head(random_state=0).fit(X, y, sample_weight=by_hand("balanced", y))
@@ -103,7 +102,7 @@ def test_balanced_finds_the_rare_class():
     rng = np.random.default_rng(2)
     y = (np.arange(1000) < 40).astype(int)
     X = rng.normal(size=(1000, 2)) + 1.5 * y[:, None]
-    for head in (LinearSVC, RidgeHead):
+    for head in (LinearSVC, RidgeClassifier):
         recall = [
             (head(1.0, class_weight=weight).fit(X, y).predict(X)[y == 1] == 1).mean()
             for weight in (None, "balanced")
@@ -143,7 +142,7 @@ def test_weights_of_some_classes(words):
 
 
 @pytest.mark.parametrize("value", [-1.0, np.nan, np.inf])
-@pytest.mark.parametrize("head", [LinearSVC, RidgeHead])
+@pytest.mark.parametrize("head", [LinearSVC, RidgeClassifier])
 def test_weights_that_are_none(words, head, value):
     with pytest.raises(ValueError, match=r"class_weight of class 'b' is .*not negative"):
         head(1.0, class_weight={"a": 1.0, "b": value}).fit(*words)
@@ -156,13 +155,13 @@ def test_class_weight_of_another_kind(words):
 
 def test_classes_of_weight_zero(words):
     X, y = words
-    found = RidgeHead(1.0, class_weight={"b": 0.0}).fit(X, y)
-    two = RidgeHead(1.0).fit(X[y != "b"], y[y != "b"])
+    found = RidgeClassifier(1.0, class_weight={"b": 0.0}).fit(X, y)
+    two = RidgeClassifier(1.0).fit(X[y != "b"], y[y != "b"])
     np.testing.assert_allclose(found.coef_[2] - found.coef_[0], 2 * two.coef_[0], atol=1e-6)
     with pytest.raises(
         ValueError, match="at least two classes in y, and rows with a positive weight"
     ):
-        RidgeHead(1.0, class_weight={"b": 0.0, "a": 0.0}).fit(X, y)
+        RidgeClassifier(1.0, class_weight={"b": 0.0, "a": 0.0}).fit(X, y)
 
 
 def test_balanced_leaves_out_classes_without_weight(words):

@@ -6,7 +6,7 @@ import pytest
 import clusterica
 from clusterica.arrays import to_host
 from clusterica.linear import LinearSVC
-from clusterica.linear._principal import PrincipalSolver
+from clusterica.linear._lbfgs import PrincipalSolver
 
 pytestmark = pytest.mark.gpu
 
@@ -24,8 +24,8 @@ def cuda():
 def test_same_as_on_the_host(request, cuda, shape, dtype):
     X, y = request.getfixturevalue(shape)
     X = X.astype(dtype)
-    expected = LinearSVC(C=30.0).fit(X, y)
-    model = LinearSVC(C=30.0).fit(cuda(X), cuda(y))
+    expected = LinearSVC(C=0.1).fit(X, y)
+    model = LinearSVC(C=0.1).fit(cuda(X), cuda(y))
     assert model.converged_
     assert model.coef_.device.type == "cuda"
     assert model.predict(cuda(X)).device.type == "cuda"
@@ -35,9 +35,9 @@ def test_same_as_on_the_host(request, cuda, shape, dtype):
 
 def test_host_rows_streamed_through_the_device(cuda, tall):
     X, y = tall
-    expected = LinearSVC(C=30.0).fit(X, y)
+    expected = LinearSVC(C=0.1).fit(X, y)
     with clusterica.config_context(device="cuda"):
-        model = LinearSVC(C=30.0).fit(X, y)
+        model = LinearSVC(C=0.1).fit(X, y)
     np.testing.assert_allclose(to_host(model.coef_), expected.coef_, atol=1e-2)
     np.testing.assert_allclose(model.objective_, expected.objective_, rtol=1e-5)
 
@@ -48,11 +48,12 @@ def test_strength_chosen_in_principal_coordinates(cuda, rng, monkeypatch):
     expected = LinearSVC(random_state=0, standardize=False).fit(X, y)
     kinds = []
 
-    def solver(problem):
-        kinds.append(PrincipalSolver(problem))
-        return kinds[-1]
+    class Recorded(PrincipalSolver):
+        def __init__(self, problem):
+            super().__init__(problem)
+            kinds.append(self)
 
-    monkeypatch.setattr("clusterica.linear._base.PrincipalSolver", solver)
+    monkeypatch.setattr("clusterica.linear._base.PrincipalSolver", Recorded)
     model = LinearSVC(random_state=0, standardize=False).fit(cuda(X), y)
     assert len(kinds) == 1
     assert model.converged_

@@ -1,24 +1,21 @@
 """The preconditioner is the inverse of what it says, in both of its forms, on every backend."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 import clusterica
 from clusterica.arrays import as_rows, to_host
 from clusterica.linear import LinearSVC
-from clusterica.linear._precondition import SampledGram
-from clusterica.linear._standard import learn_standard
+from clusterica.linear._lbfgs import SampledGram
+from clusterica.linear._problem import learn_standard
 
 
-@pytest.fixture
-def few_sampled(monkeypatch):
-    monkeypatch.setattr("clusterica.linear._precondition._FEWEST_ROWS", 1)
-
-
-def sampled(X, put=np.asarray):
+def sampled(X, put=np.asarray, fewest=1):
     rows = as_rows(put(X))
     standard = learn_standard(rows, np.ones(len(X)), centre=True, scale=True)
-    return SampledGram(rows, standard)
+    return SampledGram(rows, standard, fewest=fewest)
 
 
 def matrix(gram, X, C):
@@ -32,7 +29,7 @@ def matrix(gram, X, C):
     ("n", "memory", "by_features"),
     [(200, "1MiB", True), (2000, "64KiB", False), (30, "1MiB", False)],
 )
-def test_inverse(put, rng, few_sampled, n, memory, by_features, C):
+def test_inverse(put, rng, n, memory, by_features, C):
     X = rng.normal(size=(n, 70)) * np.geomspace(1, 0.1, 70) + 3
     with clusterica.config_context(memory=memory):
         gram = sampled(X, put)
@@ -48,10 +45,10 @@ def test_inverse(put, rng, few_sampled, n, memory, by_features, C):
 
 def test_all_rows_need_no_floor(rng):
     """Of the Gram matrix of all rows every eigenvalue is known."""
-    assert sampled(rng.normal(size=(300, 20))).floor < 1e-12
+    assert sampled(rng.normal(size=(300, 20)), fewest=300).floor < 1e-12
 
 
-def test_floor_is_the_noise_of_a_sample(rng, few_sampled):
+def test_floor_is_the_noise_of_a_sample(rng):
     """Five strong directions and a floor of variance 0.01 in all the others, before standardising."""
     n, d = 4000, 200
     signal = rng.normal(size=(n, 5)) @ rng.normal(size=(5, d))
@@ -62,7 +59,7 @@ def test_floor_is_the_noise_of_a_sample(rng, few_sampled):
     assert 0.3 * 200 * scale / 75 < gram.floor < 1.0 * 200 * scale / 75
 
 
-def test_sample_within_memory(rng, few_sampled):
+def test_sample_within_memory(rng):
     X = rng.normal(size=(3000, 100))
     for memory in ("64KiB", "100KiB", "200KiB", "1MiB"):
         with clusterica.config_context(memory=memory):
@@ -72,8 +69,8 @@ def test_sample_within_memory(rng, few_sampled):
 
 
 def test_an_iterable_is_not_walked_for_every_chunk(rng, monkeypatch):
-    monkeypatch.setattr("clusterica.linear._base._FEW", 0)
-    monkeypatch.setattr("clusterica.linear._precondition._CHUNK", 10)
+    monkeypatch.setattr("clusterica.linear._base._FEW_ROWS", 0)
+    monkeypatch.setattr("clusterica.linear._lbfgs.SampledGram", partial(SampledGram, chunk=10))
 
     class Blocks:
         walks = 0
@@ -87,18 +84,18 @@ def test_an_iterable_is_not_walked_for_every_chunk(rng, monkeypatch):
 
     X = rng.normal(size=(300, 8))
     blocks = Blocks(X)
-    model = LinearSVC(C=1.0).fit(blocks, (X[:, 0] > 0).astype(int))
+    model = LinearSVC(C=0.003).fit(blocks, (X[:, 0] > 0).astype(int))
     # Beside the passes: the check of the data, a look at it, its moments, and the sample.
     assert blocks.walks <= model.n_passes_ + 5
 
 
 def test_passes_fall_with_memory(rng, monkeypatch):
     """More rows sampled, a better preconditioner."""
-    monkeypatch.setattr("clusterica.linear._base._FEW", 0)
+    monkeypatch.setattr("clusterica.linear._base._FEW_ROWS", 0)
     X = rng.normal(size=(2500, 120)) * np.geomspace(1, 1e-3, 120) @ rng.normal(size=(120, 120))
     y = (X[:, 0] > rng.normal(size=2500)).astype(int)
     passes = []
     for memory in ("64KiB", "4MiB"):
         with clusterica.config_context(memory=memory):
-            passes.append(LinearSVC(C=100.0).fit(X, y).n_passes_)
+            passes.append(LinearSVC(C=0.04).fit(X, y).n_passes_)
     assert passes[0] > 1.5 * passes[1]

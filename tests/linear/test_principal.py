@@ -7,33 +7,32 @@ import pytest
 
 import clusterica
 from clusterica.arrays import as_rows, to_host
-from clusterica.linear import LinearSVC, RidgeHead
-from clusterica.linear._base import _kind_of_solver
-from clusterica.linear._factor import positive_solver, solve_positive
-from clusterica.linear._kernel import KernelSolver
-from clusterica.linear._primal import PrimalSolver
-from clusterica.linear._principal import PrincipalSolver
+from clusterica.linear import LinearSVC, RidgeClassifier
+from clusterica.linear._base import _solver_kind
+from clusterica.linear._equations import positive_solver, solve_positive
+from clusterica.linear._lbfgs import LBFGSSolver, PrincipalSolver
+from clusterica.linear._newton import NewtonSolver
 
 
 @pytest.fixture
 def use(monkeypatch):
-    """Return a function that makes all heads use one solver."""
-    where = "clusterica.linear._base._kind_of_solver"
+    """Return a function that makes all classifiers use one solver."""
+    where = "clusterica.linear._base._solver_kind"
     return lambda kind: monkeypatch.setattr(where, lambda rows, *, search: kind)
 
 
 @pytest.mark.parametrize("intercept", [True, False])
-@pytest.mark.parametrize("head", [partial(LinearSVC, C=30.0), partial(RidgeHead, alpha=2.0)])
+@pytest.mark.parametrize("head", [partial(LinearSVC, C=0.5), partial(RidgeClassifier, alpha=2.0)])
 def test_same_minimum_as_newton(put, use, wide, rng, head, intercept):
     X, y = wide
     X[:, 3] = 2.0  # without variance
     X[7] = X[8]  # a direction less
     weights = rng.integers(0, 3, size=len(X)).astype(float)
-    use(KernelSolver)
-    expected = head(tol=1e-12, fit_intercept=intercept).fit(X, y, sample_weight=weights)
+    use(NewtonSolver)
+    expected = head(tol=1e-11, fit_intercept=intercept).fit(X, y, sample_weight=weights)
     use(PrincipalSolver)
     placed = put(X)
-    model = head(tol=1e-12, fit_intercept=intercept).fit(placed, y, sample_weight=weights)
+    model = head(tol=1e-11, fit_intercept=intercept).fit(placed, y, sample_weight=weights)
     assert model.converged_
     assert type(model.coef_) is type(placed)
     np.testing.assert_allclose(model.objective_, expected.objective_, rtol=1e-9)
@@ -41,10 +40,10 @@ def test_same_minimum_as_newton(put, use, wide, rng, head, intercept):
     np.testing.assert_allclose(to_host(model.intercept_), expected.intercept_, atol=1e-4)
 
 
-@pytest.mark.parametrize(("head", "name"), [(LinearSVC, "C"), (RidgeHead, "alpha")])
+@pytest.mark.parametrize(("head", "name"), [(LinearSVC, "C"), (RidgeClassifier, "alpha")])
 def test_same_strength_as_newton(put, use, wide, head, name):
     X, y = wide
-    use(KernelSolver)
+    use(NewtonSolver)
     expected = head(random_state=0).fit(X, y)
     use(PrincipalSolver)
     model = head(random_state=0).fit(put(X), y)
@@ -73,7 +72,7 @@ def test_streamed_through_a_device(use, wide):
 
 def test_rows_without_any_variance(use):
     use(PrincipalSolver)
-    model = LinearSVC(C=1.0).fit(np.ones((6, 8)), [0, 0, 0, 0, 1, 1])
+    model = LinearSVC(C=0.2).fit(np.ones((6, 8)), [0, 0, 0, 0, 1, 1])
     assert model.converged_
     np.testing.assert_array_equal(model.coef_, 0)
     assert model.intercept_[0] == pytest.approx(-1 / 3)
@@ -82,19 +81,17 @@ def test_rows_without_any_variance(use):
 @pytest.mark.parametrize(
     ("shape", "search", "memory", "kind"),
     [
-        ((400, 300), False, "1GiB", KernelSolver),
-        ((600, 500), True, "1GiB", PrimalSolver),
-        ((1200, 1300), True, "1GiB", KernelSolver),
-        ((1600, 1700), True, "1GiB", PrincipalSolver),
-        ((1600, 1700), False, "1GiB", KernelSolver),
-        ((1600, 1700), True, "60MB", PrimalSolver),
-        ((1600, 1700), False, "60MB", KernelSolver),
-        ((1600, 1700), False, "40MB", PrimalSolver),
+        ((400, 300), False, "1GiB", NewtonSolver),
+        ((600, 500), True, "1GiB", LBFGSSolver),
+        ((1600, 1700), True, "1GiB", NewtonSolver),
+        ((1600, 1700), False, "1GiB", NewtonSolver),
+        ((1600, 1700), True, "40MB", LBFGSSolver),
+        ((1600, 1700), False, "40MB", LBFGSSolver),
     ],
 )
 def test_which_solver(shape, search, memory, kind):
     with clusterica.config_context(memory=memory):
-        assert _kind_of_solver(as_rows(np.zeros(shape, np.float32)), search=search) is kind
+        assert _solver_kind(as_rows(np.zeros(shape, np.float32)), search=search) is kind
 
 
 def test_which_solver_on_a_device():
@@ -103,11 +100,11 @@ def test_which_solver_on_a_device():
     wide, tall, long = (
         xp.zeros(shape, device=device) for shape in [(600, 700), (600, 5), (6001, 5)]
     )
-    assert _kind_of_solver(as_rows(wide), search=True) is PrincipalSolver
-    assert _kind_of_solver(as_rows(wide), search=False) is KernelSolver
-    assert _kind_of_solver(as_rows(tall), search=True) is PrincipalSolver
-    assert _kind_of_solver(as_rows(tall), search=False) is PrimalSolver
-    assert _kind_of_solver(as_rows(long), search=True) is PrimalSolver
+    assert _solver_kind(as_rows(wide), search=True) is PrincipalSolver
+    assert _solver_kind(as_rows(wide), search=False) is NewtonSolver
+    assert _solver_kind(as_rows(tall), search=True) is PrincipalSolver
+    assert _solver_kind(as_rows(tall), search=False) is LBFGSSolver
+    assert _solver_kind(as_rows(long), search=True) is LBFGSSolver
 
 
 def test_same_strength_as_by_features(use, rng):
@@ -115,9 +112,9 @@ def test_same_strength_as_by_features(use, rng):
     X = rng.normal(size=(700, 40)) * np.geomspace(1, 0.1, 40)
     y = (X[:, :4] + 0.5 * rng.normal(size=(700, 4))).argmax(axis=1)
     found = []
-    for kind in (PrimalSolver, PrincipalSolver):
+    for kind in (LBFGSSolver, PrincipalSolver):
         use(kind)
-        found.append(LinearSVC(C=3.0, tol=1e-10, standardize=False).fit(X, y))
+        found.append(LinearSVC(C=0.004, tol=1e-10, standardize=False).fit(X, y))
         found.append(LinearSVC(random_state=0, standardize=False).fit(X, y))
     given, chosen, given_principal, chosen_principal = found
     np.testing.assert_allclose(given_principal.coef_, given.coef_, atol=1e-6)

@@ -8,8 +8,8 @@ import pytest
 
 import clusterica
 from clusterica.arrays import device_of, to_host
-from clusterica.linear import LinearSVC, RidgeHead
-from clusterica.linear._kernel import KernelSolver
+from clusterica.linear import LinearSVC, RidgeClassifier
+from clusterica.linear._newton import NewtonSolver
 
 
 def strict(X, path, device="CPU_DEVICE"):
@@ -38,7 +38,7 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("head", [partial(LinearSVC, C=30.0), partial(RidgeHead, alpha=2.0)])
+@pytest.mark.parametrize("head", [partial(LinearSVC, C=0.1), partial(RidgeClassifier, alpha=2.0)])
 @pytest.mark.parametrize("shape", ["tall", "wide"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_kinds_of_data(request, tmp_path, head, shape, kind):
@@ -65,15 +65,17 @@ def test_products_of_rows_stay_where_they_are_if_they_are_many(
     placed = KINDS[kind](X, tmp_path)
     solvers = []
 
-    def solver(problem):
-        solvers.append(KernelSolver(problem))
-        return solvers[0]
+    class Recorded(NewtonSolver):
+        most_rows_on_host = most_on_host
 
-    monkeypatch.setattr("clusterica.linear._kernel._MOST_ROWS_ON_HOST", most_on_host)
-    monkeypatch.setattr("clusterica.linear._base.KernelSolver", solver)
+        def __init__(self, problem):
+            super().__init__(problem)
+            solvers.append(self)
+
+    monkeypatch.setattr("clusterica.linear._base.NewtonSolver", Recorded)
     model = LinearSVC(random_state=0, tol=1e-11).fit(placed, y)
     on_device = most_on_host == 0 and kind == "strict-device1"
-    assert type(solvers[0]._space.K) is (type(placed) if on_device else np.ndarray)
+    assert type(solvers[0]._equations.K) is (type(placed) if on_device else np.ndarray)
     np.testing.assert_allclose(model.C_, expected.C_)
     assert model.converged_
     np.testing.assert_allclose(to_host(model.coef_), expected.coef_, atol=1e-8)
@@ -99,7 +101,7 @@ def test_strength_chosen_wherever_rows_live(request, tmp_path, shape, kind):
 def test_results_are_where_the_data_is(put, tall):
     X, y = tall
     placed = put(X.astype(np.float32))
-    model = LinearSVC(C=10.0).fit(placed, put(y))
+    model = LinearSVC(C=0.025).fit(placed, put(y))
     results = [
         model.coef_,
         model.intercept_,
@@ -112,7 +114,7 @@ def test_results_are_where_the_data_is(put, tall):
     assert "float32" in str(model.coef_.dtype)
     assert model.score(placed, put(y)) > 0.5
     words = np.array(["a", "b", "c", "d"])[y]
-    named = LinearSVC(C=10.0).fit(placed, words)
+    named = LinearSVC(C=0.025).fit(placed, words)
     assert isinstance(named.predict(placed), np.ndarray)
     assert named.score(placed, words) == model.score(placed, y)
 
@@ -121,9 +123,9 @@ def test_results_are_where_the_data_is(put, tall):
 def test_streamed_through_a_device(request, shape):
     pytest.importorskip("torch")
     X, y = request.getfixturevalue(shape)
-    expected = LinearSVC(C=30.0, tol=1e-11).fit(X, y)
+    expected = LinearSVC(C=0.1, tol=1e-11).fit(X, y)
     with clusterica.config_context(device="cpu"):
-        model = LinearSVC(C=30.0, tol=1e-11).fit(X, y)
+        model = LinearSVC(C=0.1, tol=1e-11).fit(X, y)
     assert isinstance(model.coef_, np.ndarray)
     np.testing.assert_allclose(model.coef_, expected.coef_, atol=1e-4)
 
@@ -133,24 +135,24 @@ def test_streamed_through_a_device(request, shape):
 @pytest.mark.parametrize("shape", ["tall", "wide"])
 def test_blocks_and_threads(request, shape, memory, threads):
     X, y = request.getfixturevalue(shape)
-    expected = LinearSVC(C=30.0, tol=1e-11).fit(X, y)
+    expected = LinearSVC(C=0.1, tol=1e-11).fit(X, y)
     with clusterica.config_context(memory=memory, threads=threads):
-        model = LinearSVC(C=30.0, tol=1e-11).fit(X, y)
+        model = LinearSVC(C=0.1, tol=1e-11).fit(X, y)
     np.testing.assert_allclose(model.coef_, expected.coef_, atol=1e-4)
 
 
 def test_small_integers_are_taken_as_they_are(rng):
     X = rng.integers(0, 255, size=(200, 12)).astype(np.uint8)
     y = (X[:, 0] > X[:, 1]).astype(int)
-    model = LinearSVC(C=100.0).fit(X, y)
+    model = LinearSVC(C=0.5).fit(X, y)
     assert model.coef_.dtype == np.float32
-    floats = LinearSVC(C=100.0).fit(X.astype(np.float32), y)
+    floats = LinearSVC(C=0.5).fit(X.astype(np.float32), y)
     np.testing.assert_array_equal(model.coef_, floats.coef_)
 
 
 def test_data_on_another_device(put, tall):
     X, y = tall
-    model = LinearSVC(C=1.0).fit(X, y)
+    model = LinearSVC(C=0.01).fit(X, y)
     placed = put(X)
     if device_of(placed) in ("cpu", "CPU_DEVICE") or "cpu" in str(device_of(placed)).lower():
         pytest.skip("in host memory")
@@ -160,6 +162,6 @@ def test_data_on_another_device(put, tall):
 
 def test_pickle(tall):
     X, y = tall
-    model = LinearSVC(C=1.0).fit(X, y)
+    model = LinearSVC(C=0.01).fit(X, y)
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.decision_function(X), model.decision_function(X))

@@ -40,7 +40,7 @@ class Recorder(CosineKMeans):
 
     def fit(self, X, y=None, sample_weight=None):
         super().fit(X, sample_weight=sample_weight)
-        Recorder.fits = (*Recorder.fits, (X, self.n_clusters, self.random_state, self))
+        Recorder.fits = (*Recorder.fits, (X, self.n_axes, self.random_state, self))
         return self
 
 
@@ -85,11 +85,11 @@ def test_turning_off_the_axes():
 
 def test_values_are_those_of_the_fits():
     Recorder.fits = ()
-    clusterer = Recorder(n_clusters=2)
+    clusterer = Recorder(n_axes=1)
     report = check_riss(clusterer, n_features=3, n_samples=2000, n_draws=2, random_state=5)
-    assert (clusterer.n_clusters, clusterer.random_state) == (2, None)
+    assert (clusterer.n_axes, clusterer.random_state) == (1, None)
     assert not hasattr(clusterer, "cluster_centers_")
-    assert [n for _, n, _, _ in Recorder.fits] == [6] * 4
+    assert [n for _, n, _, _ in Recorder.fits] == [3] * 4
     seeds = [seed for _, _, seed, _ in Recorder.fits]
     assert seeds[0] == seeds[1] != seeds[2] == seeds[3]
     for draw in range(2):
@@ -177,11 +177,11 @@ def test_a_clusterer_with_another_number_of_centroids():
     ("settings", "message"),
     [
         ({"n_features": 0}, "n_features is 0"),
-        ({"n_samples": 3}, "n_samples is 3.*at least 4; give at least a row a centroid"),
+        ({"n_samples": 3}, "n_samples is 3.*at least 4; give at least one row for each centroid"),
         ({"n_draws": 0}, "n_draws is 0"),
         ({"n_draws": 2.5}, "n_draws is 2.5"),
-        ({"source": "gauss"}, "^source is 'gauss'.*gaussian"),
-        ({"source": stats.laplace}, "^source is .*with its parameters"),
+        ({"source": "gauss"}, "sources is 'gauss'.*gaussian"),
+        ({"source": stats.laplace}, "sources is .*with its parameters"),
         ({"source": "t", "df": -1}, "df is -1"),
     ],
 )

@@ -9,10 +9,10 @@ from sklearn.feature_extraction.image import extract_patches_2d
 from clusterica.ops.cpu import encode
 from clusterica.ops.cpu.encode import Code, Filters, pooled_codes
 from clusterica.ops.cpu.tiling import make_tiling
-from clusterica.ops.pool import Pooling, grid_cells, pool
+from clusterica.ops.pool import CellPooling, grid_cells, pool
 
 every_code = pytest.mark.parametrize("code", Code, ids=lambda code: code.name)
-every_pooling = pytest.mark.parametrize("pooling", Pooling, ids=lambda pooling: pooling.name)
+every_pooling = pytest.mark.parametrize("pooling", CellPooling, ids=lambda pooling: pooling.name)
 
 
 def problem(rng, *, shape=(3, 9, 10, 2), n_filters=7, patch_size=3):
@@ -78,14 +78,14 @@ def test_codes_and_poolings(rng, code, pooling):
 @pytest.mark.parametrize("grids", [[(1, 1)], [(3, 2)], [(1, 1), (2, 2), (3, 3)]], ids=str)
 def test_grids(rng, code, grids):
     images, F, bias = problem(rng)
-    check(images, filters_for(code, F, bias), grids, code=code, pooling=Pooling.MEAN)
+    check(images, filters_for(code, F, bias), grids, code=code, pooling=CellPooling.MEAN)
 
 
 @every_code
 @pytest.mark.parametrize("stride", [2, 3])
 def test_strides(rng, code, stride):
     images, F, bias = problem(rng, shape=(2, 11, 9, 3))
-    check(images, filters_for(code, F, bias), code=code, stride=stride, pooling=Pooling.SUM)
+    check(images, filters_for(code, F, bias), code=code, stride=stride, pooling=CellPooling.SUM)
 
 
 @every_code
@@ -94,11 +94,13 @@ def test_explicit_whitening_and_no_normalisation(rng, code):
     images = images / 255
     T, shift = rng.standard_normal((18, 18)), rng.standard_normal(18)
     filters = Filters(*filters_for(code, F, bias)[:2], T, shift)
-    check(images, filters, code=code, eps=None, pooling=Pooling.SUM)
+    check(images, filters, code=code, eps=None, pooling=CellPooling.SUM)
 
 
 @every_code
-@pytest.mark.parametrize("pooling", [Pooling.SUM, Pooling.MAX], ids=lambda pooling: pooling.name)
+@pytest.mark.parametrize(
+    "pooling", [CellPooling.SUM, CellPooling.MAX], ids=lambda pooling: pooling.name
+)
 @pytest.mark.parametrize(("most_rows", "responses"), [(5, 32), (17, 200), (1000, 10**6)])
 def test_tiles_of_every_size(monkeypatch, rng, code, pooling, most_rows, responses):
     """Tiles smaller than a cell, than an image, and with several images; filters in several parts."""
@@ -143,7 +145,7 @@ def test_flat_patches_without_eps_become_zero():
     filters = Filters(np.ones((1, 9)), np.array([-2.0]))
     settings = {"patch_size": 3, "stride": 1, "eps": 0.0, "code": Code.POSITIVE, "alpha": 0.5}
     found = pooled_codes(
-        images, filters, grid_cells((2, 2), [(1, 1)]), **settings, pooling=Pooling.SUM
+        images, filters, grid_cells((2, 2), [(1, 1)]), **settings, pooling=CellPooling.SUM
     )
     np.testing.assert_allclose(found, [[4 * 1.5]])
 
@@ -161,6 +163,6 @@ def test_ties_go_to_the_first_filter():
     filters = Filters(np.ones((20, 9)), np.zeros(20))
     settings = {"patch_size": 3, "stride": 1, "eps": 1.0, "code": Code.ONE_HOT, "alpha": 0.0}
     found = pooled_codes(
-        images, filters, grid_cells((1, 1), [(1, 1)]), **settings, pooling=Pooling.SUM
+        images, filters, grid_cells((1, 1), [(1, 1)]), **settings, pooling=CellPooling.SUM
     )
     np.testing.assert_array_equal(found[0], np.eye(20)[0])

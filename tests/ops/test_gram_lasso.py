@@ -5,12 +5,11 @@ import pytest
 from sklearn.decomposition import sparse_encode
 
 from clusterica import config_context
-from clusterica.arrays import to_host
-from clusterica.arrays._namespace import is_cpu_tensor, is_host_array
+from clusterica.arrays import is_cpu_tensor, is_host_array, to_host
+from clusterica.kernels import Gaussian
 from clusterica.ops import gram_lasso
 from clusterica.ops.cpu import lasso as cpu_lasso
 from clusterica.ops.gram_lasso import lasso_of_gram, lasso_of_gram_reference
-from clusterica.ops.kernels import Gaussian
 
 
 def problem(seed=None, n=40, k=9, d=4):

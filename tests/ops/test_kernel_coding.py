@@ -5,13 +5,7 @@ import pytest
 from sklearn.decomposition import sparse_encode
 
 from clusterica.arrays import to_host
-from clusterica.ops.kernel_coding import (
-    basis_pull,
-    coding_objective,
-    coding_sums,
-    kernel_codes,
-)
-from clusterica.ops.kernels import (
+from clusterica.kernels import (
     Gaussian,
     HistogramIntersection,
     InverseDistance,
@@ -19,8 +13,14 @@ from clusterica.ops.kernels import (
     Linear,
     Normalized,
     Polynomial,
-    gram,
 )
+from clusterica.ops.kernel_coding import (
+    basis_pull,
+    coding_objective,
+    coding_sums,
+    kernel_codes,
+)
+from clusterica.ops.kernels import gram
 
 KERNELS = [
     Gaussian(0.6),

@@ -4,6 +4,16 @@ import numpy as np
 import pytest
 
 from clusterica.arrays import namespace_of, to_host
+from clusterica.contrasts import TorusPooling, make_penalty
+from clusterica.kernels import (
+    Gaussian,
+    HistogramIntersection,
+    InverseDistance,
+    InverseSquareDistance,
+    Linear,
+    Normalized,
+    Polynomial,
+)
 from clusterica.ops import kernel_rica
 from clusterica.ops.discrimination import Discrimination
 from clusterica.ops.kernel_rica import (
@@ -16,17 +26,7 @@ from clusterica.ops.kernel_rica import (
     reached,
     sweep,
 )
-from clusterica.ops.kernels import (
-    Gaussian,
-    HistogramIntersection,
-    InverseDistance,
-    InverseSquareDistance,
-    Linear,
-    Normalized,
-    Polynomial,
-    gram,
-)
-from clusterica.ops.penalty import TorusPooling, make_penalty
+from clusterica.ops.kernels import gram
 
 KERNELS = [
     Gaussian(0.4),

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from clusterica.arrays import to_host
+from clusterica.contrasts import Exponential, LogCosh, Quartic, SmoothedLaplace
 from clusterica.ops import tiles
-from clusterica.ops.contrast import Exponential, LogCosh, Quartic, SmoothedLaplace
 from clusterica.ops.likelihood import LikelihoodSums, likelihood_sums, likelihood_sums_reference
 
 CONTRASTS = [SmoothedLaplace(), SmoothedLaplace(0.5), LogCosh(), Exponential(), Quartic()]

@@ -27,7 +27,7 @@ def test_moments_against_a_loop(put, rng, dtype):
 def test_mean_and_products_about_any_point(put, rng, about):
     X = rng.standard_normal((50, 3)) @ rng.standard_normal((3, 3)) + [5, -2, 100]
     rows = as_rows(put(X))
-    n, mean, second = about_mean(map_reduce(moments, rows, about), rows.place(about))
+    n, mean, second = about_mean(map_reduce(moments, rows, about), rows.place.put(about))
     np.testing.assert_allclose(to_host(mean), X.mean(axis=0), rtol=1e-10)
     np.testing.assert_allclose(to_host(second), 49 * np.cov(X.T), rtol=1e-8, atol=1e-6)
     np.testing.assert_array_equal(to_host(second), to_host(second).T)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from clusterica.arrays import to_host
 from clusterica.ops.pool import (
     Cell,
-    Pooling,
+    CellPooling,
     cuts,
     finish_cells,
     grid_cells,
@@ -17,10 +17,10 @@ from clusterica.ops.pool import (
 )
 
 PLAIN = {
-    Pooling.SUM: np.sum,
-    Pooling.MEAN: np.mean,
-    Pooling.MAX: np.max,
-    Pooling.L2: np.linalg.norm,
+    CellPooling.SUM: np.sum,
+    CellPooling.MEAN: np.mean,
+    CellPooling.MAX: np.max,
+    CellPooling.L2: np.linalg.norm,
 }
 
 
@@ -40,7 +40,7 @@ def test_halves_of_27_places():
     assert [c.size for c in grid_cells((27, 27), [(2, 2)])] == [196, 182, 182, 169]
 
 
-@pytest.mark.parametrize("pooling", Pooling, ids=lambda p: p.name)
+@pytest.mark.parametrize("pooling", CellPooling, ids=lambda p: p.name)
 @pytest.mark.parametrize("grids", [[(1, 1)], [(2, 2)], [(3, 2)], [(1, 1), (2, 2), (5, 4)]])
 def test_pooling_against_plain_reductions(put, rng, pooling, grids):
     codes = rng.standard_normal((3, 5, 7, 4))
@@ -60,11 +60,11 @@ def test_pooling_against_plain_reductions(put, rng, pooling, grids):
 
 def test_float32_stays_float32(put):
     codes = put(np.ones((1, 2, 2, 3), np.float32))
-    for pooling in Pooling:
+    for pooling in CellPooling:
         assert str(pool(codes, [Cell(0, 2, 0, 2)], pooling=pooling).dtype).endswith("float32")
 
 
-@pytest.mark.parametrize("pooling", Pooling, ids=lambda p: p.name)
+@pytest.mark.parametrize("pooling", CellPooling, ids=lambda p: p.name)
 @pytest.mark.parametrize("band", [1, 2, 3, 9])
 def test_bands_of_rows_give_the_same(put, rng, pooling, band):
     codes = put(rng.standard_normal((2, 9, 4, 3)))

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from clusterica.arrays import to_host
+from clusterica.contrasts import make_penalty
 from clusterica.ops import tiles
 from clusterica.ops.moments import Moments
-from clusterica.ops.penalty import make_penalty
 from clusterica.ops.rica import null_directions, penalty_sums, reconstruction
 from clusterica.preprocessing import ContrastNormalizer
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from clusterica.arrays import to_host
-from clusterica.ica._laws import fit_laws
+from clusterica.ica._likelihood import fit_laws
 from clusterica.ops import tiles
 from clusterica.ops.score import (
     WIDTHS,

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from clusterica.cluster import KMeans
 from clusterica.ops.cpu import assign as cpu
 from clusterica.ops.cpu import avx512, screen
-from clusterica.ops.cpu.adding import Step
-from clusterica.ops.rules import Rule, center_bias, n_labels
+from clusterica.ops.cpu.adding import StepArrays
+from clusterica.ops.rules import AXIS, DIRECTION, EUCLIDEAN, RULES
 
 needs_bf16 = pytest.mark.skipif(
     not avx512.is_available(), reason="the processor has no AVX-512 with bfloat16"
 )
-every_rule = pytest.mark.parametrize("rule", Rule, ids=lambda rule: rule.name)
+every_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 
 
 def gaussians(n, k, d, seed=0):
@@ -30,7 +30,7 @@ def gaussians(n, k, d, seed=0):
 def exact_scores(X, C, rule):
     """Return all scores in float64, as they are compared."""
     S = X.astype(np.float64) @ C.T.astype(np.float64)
-    if rule is Rule.EUCLIDEAN:
+    if rule is EUCLIDEAN:
         return S - (C.astype(np.float64) ** 2).sum(axis=1) / 2
     return abs(S) if rule.ignores_sign else S
 
@@ -39,7 +39,7 @@ def rounding(X, C, rule):
     """Return for every row how far a float32 score may be off."""
     longest = np.linalg.norm(C.astype(np.float64), axis=1).max()
     scale = np.linalg.norm(X.astype(np.float64), axis=1) * longest
-    scale += longest**2 / 2 if rule is Rule.EUCLIDEAN else 0
+    scale += longest**2 / 2 if rule is EUCLIDEAN else 0
     return (X.shape[1] + 4) * 2.0**-23 * scale
 
 
@@ -60,7 +60,7 @@ def check(X, C, rule, shift=None, weights=None):
     sure = np.sort(S, axis=1)[:, -2:] @ [-1, 1] > 4 * off if len(C) > 1 else off >= 0
     np.testing.assert_array_equal(labels[sure], plain_labels[sure])
     np.testing.assert_array_equal(
-        total.counts, np.bincount(labels, weights, minlength=n_labels(C, rule))
+        total.counts, np.bincount(labels, weights, minlength=rule.n_labels(len(C)))
     )
     if (labels == plain_labels).all() and np.isfinite(plain.sums).all():
         size = np.abs(plain.sums).max(initial=0)
@@ -92,7 +92,7 @@ def test_gaussian_rows(rule, shape):
     n=st.integers(1, 300),
     k=st.integers(1, 60),
     d=st.integers(1, 70),
-    rule=st.sampled_from(Rule),
+    rule=st.sampled_from(RULES),
     shifted=st.booleans(),
     seed=st.integers(0, 2**16),
 )
@@ -195,7 +195,7 @@ def check_labels_alone(X, C, rule):
 def test_a_shift_saves_the_digits(rng):
     X, C = gaussians(1000, 80, 20)
     shift = (1e4 + 100 * rng.standard_normal(20)).astype(np.float32)
-    check(X + shift, C, Rule.EUCLIDEAN, shift)
+    check(X + shift, C, EUCLIDEAN, shift)
 
 
 @needs_bf16
@@ -217,15 +217,15 @@ def test_the_rest_of_a_block_goes_the_plain_way(most_open):
     C[30:] = C[0] * (1 + 1e-4 * np.arange(30, dtype=np.float32)[:, None])
     X[1000:1400] = 3 * C[0]
     with patch.object(screen, "_MOST_OPEN", most_open):
-        check(X, C, Rule.EUCLIDEAN)
-        check(X, C, Rule.AXIS)
+        check(X, C, EUCLIDEAN)
+        check(X, C, AXIS)
 
 
 def screened(X, C, rule):
-    sums = np.zeros(C.shape), np.zeros(n_labels(C, rule))
+    sums = np.zeros(C.shape), np.zeros(rule.n_labels(len(C)))
     labels, scores = np.empty(len(X), np.int32), np.empty(len(X), np.float32)
     no_shift, weights = np.zeros(X.shape[1], np.float32), np.ones(len(X), np.float32)
-    step = Step(center_bias(C, rule), weights, labels, scores, int(rule), *sums)
+    step = StepArrays(rule.center_bias(C), weights, labels, scores, rule.flags, *sums)
     return screen.screen(X, C, no_shift, step)
 
 
@@ -243,7 +243,7 @@ def test_few_rows_stay_open(rule):
 def test_one_long_centre_does_not_open_all_rows():
     X, C = gaussians(4000, 200, 50)
     C[7] *= 100
-    assert screened(X, C, Rule.EUCLIDEAN).open.mean() < 0.02
+    assert screened(X, C, EUCLIDEAN).open.mean() < 0.02
 
 
 @needs_bf16
@@ -264,7 +264,7 @@ def test_the_screen_is_used_where_it_pays_or_is_asked_for(asked):
     with patch.object(cpu, "screen", wraps=screen.screen) as spy:
         for n, k, d, pays in [(300, 100, 50, True), (200, 100, 50, False), (300, 9, 50, False)]:
             spy.reset_mock()
-            cpu.assign(*gaussians(n, k, d), None, rule=Rule.EUCLIDEAN, screened=asked)
+            cpu.assign(*gaussians(n, k, d), None, rule=EUCLIDEAN, screened=asked)
             assert spy.called is (pays if asked is None else asked)
 
 
@@ -290,8 +290,8 @@ def test_processors_without_the_instructions():
         patch.object(avx512, "is_available", return_value=False),
         patch.object(cpu, "screen", side_effect=AssertionError),
     ):
-        labels = cpu.assign(X, C, None, rule=Rule.DIRECTION, screened=True).labels
-    np.testing.assert_array_equal(labels, exact_scores(X, C, Rule.DIRECTION).argmax(axis=1))
+        labels = cpu.assign(X, C, None, rule=DIRECTION, screened=True).labels
+    np.testing.assert_array_equal(labels, exact_scores(X, C, DIRECTION).argmax(axis=1))
 
 
 @needs_bf16
@@ -317,13 +317,13 @@ def test_a_fit_is_that_of_float64(rng):
 def upper_bounds(X, c, rule):
     """Return what the screen takes as the most that the scores of one centre can be."""
     C, (n, d) = c[None], X.shape
-    panels = screen._make_panels(C, center_bias(C, rule), rule.ignores_sign)
+    panels = screen._make_panels(C, rule.center_bias(C), rule.ignores_sign)
     size = -(-n // avx512.PANEL_ROWS)
     words = np.zeros((size, screen._width(d), avx512.PANEL_ROWS), np.int32)
     ranks = np.empty((size, avx512.RANKS, avx512.PANEL_ROWS), np.float32)
     energy, margin = np.empty(n, np.float32), np.empty(n, np.float32)
-    screen._round_tile(X, np.zeros(d, np.float32), panels, int(rule), words, energy, margin)
-    screen._rank(words, panels, int(rule), n, ranks)
+    screen._round_tile(X, np.zeros(d, np.float32), panels, rule.flags, words, energy, margin)
+    screen._rank(words, panels, rule.flags, n, ranks)
     rank = ranks[:, 0].ravel()[:n].astype(np.float64)
     return rank + (panels.group_bits + 1) * 2.0**-23 * abs(rank) + margin
 
@@ -331,7 +331,7 @@ def upper_bounds(X, c, rule):
 @needs_bf16
 @given(
     d=st.integers(1, 40) | st.sampled_from([127, 500]),
-    rule=st.sampled_from(Rule),
+    rule=st.sampled_from(RULES),
     row_scale=st.floats(-25, 16),
     center_scale=st.floats(-25, 16),
     spread=st.floats(0, 8),
@@ -350,7 +350,7 @@ def test_no_score_exceeds_its_bound(d, rule, row_scale, center_scale, spread, se
     assert (found >= scores).all()
     lengths = np.linalg.norm(X.astype(float), axis=1), np.linalg.norm(c.astype(float))
     if min(row_scale, center_scale) > -12 and spread == 0:
-        scale = lengths[0] * lengths[1] + lengths[1] ** 2 / 2 * (rule is Rule.EUCLIDEAN)
+        scale = lengths[0] * lengths[1] + lengths[1] ** 2 / 2 * (rule is EUCLIDEAN)
         assert (found - scores <= (2**-5 + 1e-5 * d) * scale)[np.isfinite(found)].all()
 
 
@@ -358,8 +358,8 @@ def test_no_score_exceeds_its_bound(d, rule, row_scale, center_scale, spread, se
 def test_the_bound_is_nearly_reached():
     """All numbers rounded up by almost half a step: the bound is needed in full."""
     x = np.full((1, 64), 1 + 2.0**-8 - 2.0**-20, np.float32)
-    score = exact_scores(x, x, Rule.AXIS)[0, 0]
-    found = upper_bounds(x, x[0], Rule.AXIS)[0]
+    score = exact_scores(x, x, AXIS)[0, 0]
+    found = upper_bounds(x, x[0], AXIS)[0]
     assert score < found < score * (1 + 2.0**-5)
 
 

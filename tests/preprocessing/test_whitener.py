@@ -514,10 +514,17 @@ def test_bad_settings(bad):
 def test_bad_n_components(use):
     with pytest.raises(ValueError, match="n_components=6 must be at most n_features=5"):
         getattr(Whitener(n_components=6), use)(correlated())
-    with pytest.raises(
-        ValueError, match=r"can't be used with method='cholesky'; use 'zca' or 'pca'"
-    ):
-        getattr(Whitener("cholesky", n_components=2), use)(correlated())
+
+
+def test_first_components_of_cholesky_whiten_the_first_features():
+    X = correlated()
+    whitener = Whitener("cholesky", eps=0.0, n_components=2).fit(X)
+    Y = whitener.transform(X)
+    expected = Whitener("cholesky", eps=0.0).fit_transform(X[:, :2])
+    np.testing.assert_allclose(Y, expected, atol=1e-10)
+    centred = X - X.mean(axis=0)
+    predicted = Y @ np.linalg.lstsq(Y, centred, rcond=None)[0] + X.mean(axis=0)
+    np.testing.assert_allclose(whitener.inverse_transform(Y), predicted, atol=1e-10)
 
 
 @pytest.mark.parametrize(

@@ -136,8 +136,6 @@ class Place:
         """Bring an array here; one that is here already is returned as it is."""
         return to_like(values, self.like)
 
-    __call__ = put  # INTERIM
-
 
 def on_torch_device(X: np.ndarray, device: str) -> Array:
     """Return a tensor on a device, or say why there is none."""

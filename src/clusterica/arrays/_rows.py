@@ -79,11 +79,6 @@ class Rows(ABC):
         """Memory of a row in a block."""
         return self.n_features * self.dtype.itemsize
 
-    export = property(lambda self: self.home.put)  # INTERIM
-    on_host = property(lambda self: self.place.is_numpy)  # INTERIM
-    memory = property(lambda self: self.place.memory)  # INTERIM
-    reference = property(lambda self: self.home.like)  # INTERIM
-
     def learned(self, values: Array) -> Array:
         """Return a copy of learned values in the library, device and dtype of the data."""
         return self.home.put(np.array(to_host(values), dtype=self.dtype))
@@ -258,11 +253,3 @@ def host_block(X: Array, dtype: np.dtype[Any]) -> Array:
 
 def _on_host(load: Callable[[], Array]) -> Array:
     return to_host(load())
-
-
-def streamed(rows: Rows) -> Rows:  # INTERIM
-    """Nothing."""
-    return rows
-
-
-StreamedRows = ()  # INTERIM

@@ -6,13 +6,15 @@ import copy
 import sys
 import warnings
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import array_api_compat
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils import assert_all_finite
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
 from clusterica.arrays._namespace import (
     Array,
@@ -84,7 +86,7 @@ def check_fitted_rows(
     attribute: str,
     *,
     accept_sparse: bool = False,
-    n_columns: int | None = None,
+    is_output: bool = False,
 ) -> Rows:
     """Return the rows of X for a fitted estimator; X is on the device of its attribute.
 
@@ -93,20 +95,20 @@ def check_fitted_rows(
     estimator : estimator
         Its fit sets the attribute.
     X : as in :func:`check_rows`
-        Data to predict or to transform; with ``n_columns`` the output of ``transform``, to be inverted.
+        Data to predict or to transform.
     attribute : str
         Name of a learned array.
     accept_sparse : bool, default=False
         Whether CSR is taken.
-    n_columns : int, default=None
-        Number of columns of the output of ``transform``.
+    is_output : bool, default=False
+        Whether X is what ``transform`` gave, to be inverted.
     """
     check_is_fitted(estimator, attribute)
-    if n_columns is None:
-        rows = check_rows(estimator, X, reset=False, accept_sparse=accept_sparse)
+    if is_output:
+        rows = check_output_rows(estimator, X, estimator._n_features_out)
     else:
-        rows = check_output_rows(estimator, X, n_columns)
-    check_model_device(estimator, rows, getattr(estimator, attribute))
+        rows = check_rows(estimator, X, reset=False, accept_sparse=accept_sparse)
+    check_model_device(estimator, rows.home, getattr(estimator, attribute))
     return rows
 
 
@@ -159,9 +161,59 @@ def check_weights(weights: Any, rows: Rows, dtype: Any = None) -> np.ndarray:
     return weights
 
 
-def check_model_device(estimator: BaseEstimator, rows: Rows, fitted: Array) -> None:
+class Labels(NamedTuple):
+    """The classes, sorted, and the index of the class of every row, both on the host.
+
+    Shapes (n_classes,) and (n_rows,).
+    """
+
+    classes: np.ndarray
+    codes: np.ndarray
+
+
+def check_labels(estimator: BaseEstimator, y: Any, n_rows: int) -> Labels:
+    """Validate the labels of a classification: one for every row, none missing.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Named in the messages.
+    y : array-like or tensor of shape (n_rows,), or a column of shape (n_rows, 1)
+        Numbers, strings or other objects that can be sorted; a column raises scikit-learn's
+        DataConversionWarning.
+    n_rows : int
+        Number of rows of X.
+    """
+    name = type(estimator).__name__
+    if y is None:
+        raise ValueError(
+            f"{name} requires y to be passed, but the target y is None; give one label for every row"
+        )
+    y = column_or_1d(np.asarray(y) if isinstance(y, list | tuple) else to_host(y), warn=True)
+    if len(y) != n_rows:
+        raise ValueError(
+            f"X has {n_rows} rows and y has {len(y)} labels; give one label for every row (found input "
+            f"variables with inconsistent numbers of samples: {[n_rows, len(y)]})"
+        )
+    if y.dtype == object:
+        # None, NaN and pandas' NA, which can't be compared with itself.
+        n_missing = sum(
+            label is None or type(label).__name__ == "NAType" or bool(label != label) for label in y
+        )
+        if n_missing:
+            raise ValueError(
+                f"Input y contains {n_missing} missing labels; drop the rows without a label"
+            )
+    assert_all_finite(y, input_name="y", estimator_name=name)
+    check_classification_targets(y)
+    classes, codes = np.unique(y, return_inverse=True)
+    # Tensors can't be made of arrays in another byte order.
+    return Labels(classes.astype(classes.dtype.newbyteorder("=")), codes)
+
+
+def check_model_device(estimator: BaseEstimator, home: Place, fitted: Array) -> None:
     """Refuse data that is on another device than the fitted model: nothing is moved in silence."""
-    model, data = Place(fitted).name, rows.home.name
+    model, data = Place(fitted).name, home.name
     if model != data:
         raise ValueError(
             f"{type(estimator).__name__} was fitted on device {model!r} and X is on device {data!r}; "

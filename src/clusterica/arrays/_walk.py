@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -219,28 +219,6 @@ def _cut(rows: Rows, values: np.ndarray, start: int, stop: int) -> Array:
         )  # one number repeated: no need to send it for every row
         return namespace_of(one).broadcast_to(one, (stop - start,))
     return rows.place.put(np.ascontiguousarray(values[start:stop]))
-
-
-@contextmanager
-def worker_pool() -> Any:  # INTERIM
-    """Nothing."""
-    yield _InterimPool()
-
-
-class _InterimPool:
-    def limit_blas(self) -> None:
-        pass
-
-    def submit(self, fn: Any, *args: Any) -> Any:
-        class Done:
-            def result(self) -> Any:
-                return value
-
-            def cancel(self) -> None:
-                pass
-
-        value = fn(*args)
-        return Done()
 
 
 def _fold(total: Any, sums: tuple) -> Any:

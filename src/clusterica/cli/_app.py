@@ -13,13 +13,14 @@ from clusterica.cli._console import stop
 
 SWITCH = Parameter(negative=(), show_default=False)
 LIST = Parameter(name="--list", negative=(), show_default=False)
+ROWS = Parameter(negative=())
 SEED = Parameter(validator=validators.Number(gte=0))
 
 app = App(
     name="clusterica",
-    help="Learn features from unlabeled data, where clustering and ICA are two sides of one thing.",
+    help="Learn features from unlabeled data by clustering and ICA.",
     version=__version__,
-    suppress_keyboard_interrupt=False,  # main says so instead
+    suppress_keyboard_interrupt=False,  # main prints the message
 )
 
 
@@ -29,14 +30,14 @@ def demo(
     output: Path = Path("clusterica-demo"),
     quick: Annotated[bool, SWITCH] = False,
 ) -> None:
-    """Learn filters from two photographs and write a page of pictures, in well under a minute.
+    """Learn filters from two photographs and write an HTML page with figures. Takes less than a minute.
 
     Parameters
     ----------
     output
         Folder for the page and its files.
     quick
-        Use fewer patches and draws, for a result in a few seconds.
+        Use less data, for a result in a few seconds.
     """
     from clusterica.cli._demo import run_demo
 
@@ -54,41 +55,41 @@ def reproduce(
     seed: Annotated[int, SEED] = 0,
     data: Path | None = None,
     device: str | None = None,
-    rows: list[str] | None = None,
+    rows: Annotated[list[str] | None, ROWS] = None,
     fresh: Annotated[bool, SWITCH] = False,
 ) -> None:
-    """Repeat a figure or table of the papers and set the paper's word beside the result.
+    """Reproduce a figure or table of a paper and compare the result with the paper.
 
     Parameters
     ----------
     name
-        Which one, such as P1-fig1.
+        Name of the experiment, such as P1-fig1.
     list_
-        List the experiments and stop.
+        List all experiments with their run time and the data and device they need, then exit.
     quick
-        A smaller version, for a result in seconds, or a minute or two: less data, smaller models, and where
-        there is no --data, digits of scikit-learn in place of other images.
+        Run a smaller version that takes a minute or two at most: less data and smaller models. Without
+        --data it uses the digits of scikit-learn instead of other images.
     output
-        Folder for NAME.json and NAME.png.
+        Folder for the results: NAME.json and NAME.png.
     seed
-        Seed of everything random.
+        Random seed.
     data
-        Folder with the official files of CIFAR-10, STL-10 and Caltech-101, or with the images of BSDS500,
-        for experiments on real images; --list says which take it.
+        Folder that contains the data sets an experiment needs (CIFAR-10, STL-10, Caltech-101 or BSDS500, as
+        downloaded); see --list.
     device
-        Torch device to work on, such as cuda; --list says which experiments take it.
+        PyTorch device to run on, such as cuda; see --list.
     rows
-        Row of a long table to compute, such as --rows RICA --rows KICA. Each row is kept in the folder
-        as soon as it is done; the table is written when all are there. By default all that are missing.
+        Compute only these rows of a long table, for example --rows RICA --rows KICA. Each finished row is
+        saved, and the table is written when all rows are done. By default all missing rows are computed.
     fresh
-        Compute again what is in the folder already.
+        Recompute rows that are already saved in the output folder.
     """
     from clusterica.cli._reproduce import list_experiments, run_one
 
     if list_:
         list_experiments()
     elif name is None:
-        stop("Say which experiment to run: clusterica reproduce NAME, or --list for all.", code=2)
+        stop("Give the name of an experiment: clusterica reproduce NAME. --list shows all.", code=2)
     else:
         run_one(
             name,
@@ -103,12 +104,12 @@ def reproduce(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command.
+    """Run the ``clusterica`` command.
 
     Parameters
     ----------
     arguments : sequence of str, default=None
-        The words after ``clusterica``; those of the process by default.
+        Command-line arguments; ``sys.argv[1:]`` by default.
     """
     try:
         app(None if arguments is None else list(arguments))

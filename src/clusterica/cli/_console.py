@@ -1,4 +1,4 @@
-"""What the commands show in a terminal: text, tables, and errors in one line."""
+"""Output of the commands in a terminal: tables, and one-line error messages."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from rich.table import Table
 
 
 def stop(message: str, *, code: int = 1) -> NoReturn:
-    """Print an error and end the process with a code."""
+    """Print an error message and exit with a code."""
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     console.print(f"[bold red]Error:[/] {escape(message)}")
     raise SystemExit(code)
 
 
 def show_table(console: Console, rows: Iterable[Sequence[object]], columns: Sequence[str]) -> None:
-    """Print a table, floats with three significant digits and to the right.
+    """Print a table; floats have three significant digits and are aligned to the right.
 
-    No word is broken: where the columns do not fit the terminal otherwise, they have no space beside them,
-    and at last the table is wider than the terminal.
+    Words are never broken. If the columns do not fit the terminal, they lose their padding first; if that is
+    not enough, the table is wider than the terminal.
     """
     values = [list(row) for row in rows]
     texts = [[name, *(_text(row[i]) for row in values)] for i, name in enumerate(columns)]
@@ -46,7 +46,7 @@ def show_table(console: Console, rows: Iterable[Sequence[object]], columns: Sequ
 
 
 def _widths(texts: Sequence[Sequence[str]], least: list[int], room: int) -> list[int]:
-    """Return the widths of columns: the widest are made narrower to fit, but not below the least."""
+    """Return the widths of the columns: the widest shrink until all fit, but not below ``least``."""
     widths = [max(w, *map(cell_len, column)) for w, column in zip(least, texts, strict=True)]
     while sum(widths) > room and widths != least:
         widest = max(
@@ -57,5 +57,5 @@ def _widths(texts: Sequence[Sequence[str]], least: list[int], room: int) -> list
 
 
 def _text(value: object) -> str:
-    """Write a value of a table."""
+    """Format a value of a table."""
     return f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -1,4 +1,4 @@
-"""``clusterica demo``: two experiments on one page, pictures beside the papers' claims."""
+"""``clusterica demo``: two experiments on one HTML page, with the claims of the papers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from clusterica.report import Page
 NAMES = ("P1-fig1", "P1-fig2")
 INTRODUCTION = (
     "K-means on whitened data tends to find what ICA finds: the directions in which the data is "
-    "sparse. Below are two figures of the papers that show it, repeated just now on this machine."
+    "sparse. This page reproduces two figures of the papers that show it."
 )
 
 
@@ -35,7 +35,7 @@ def run_demo(*, output: Path, quick: bool) -> None:
 
 
 def demo_page(outcomes: list[Outcome]) -> Page:
-    """Lay the outcomes out on a page, a section each."""
+    """Return a page with one section for each outcome."""
     page = Page("clusterica: features from unlabeled data")
     page.add_text(INTRODUCTION)
     for outcome in outcomes:
@@ -44,7 +44,7 @@ def demo_page(outcomes: list[Outcome]) -> Page:
 
 
 def _add_section(page: Page, outcome: Outcome) -> None:
-    """Add what the paper claims, our picture, our numbers, and how to run it again."""
+    """Add the claim of the paper, the figure, the numbers, and the command that reproduces them."""
     experiment, result = outcome.experiment, outcome.result
     page.add_heading(experiment.title)
     page.add_text(f"The claim, from {experiment.paper}: {experiment.claim}")
@@ -54,5 +54,5 @@ def _add_section(page: Page, outcome: Outcome) -> None:
     for check in result.checks:
         page.add_text(str(check))
     page.add_text(result.note)
-    page.add_text(f"Measured in {outcome.seconds:.1f} seconds. To run it again:")
+    page.add_text(f"This took {outcome.seconds:.1f} seconds. To run it again:")
     page.add_code(f"clusterica reproduce {experiment.name}{' --quick' if outcome.quick else ''}")

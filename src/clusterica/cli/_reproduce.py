@@ -1,4 +1,4 @@
-"""``clusterica reproduce``: one experiment in the terminal, or the list of all."""
+"""``clusterica reproduce``: run one experiment, or list all of them."""
 
 from __future__ import annotations
 
@@ -14,18 +14,21 @@ from clusterica.experiments import Experiment, available
 
 
 def list_experiments() -> None:
-    """Print the experiments, paper by paper, with the time and what a full run needs."""
+    """Print the experiments, grouped by paper, with the run time and the data and device they need."""
     console = Console(highlight=False)
     groups: dict[str, list[Experiment]] = {}
     for entry in available():
         groups.setdefault(entry.group, []).append(entry)
     for group, entries in groups.items():
         console.print(f"\n[bold]{escape(group)}[/]", soft_wrap=True)
-        table = Table(box=None, show_header=False, pad_edge=False)
+        table = Table("name", "shows", "time", "data, device", box=None, pad_edge=False)
         for entry in entries:
-            table.add_row(entry.name, escape(entry.title), _time(entry), escape(entry.needs))
+            table.add_row(entry.name, escape(entry.title), _time(entry), escape(entry.needs) or "-")
         console.print(table)
-    console.print("\nTimes are those of full runs; --quick takes a minute or two at most.")
+    console.print(
+        "\nThe times are those of full runs; --quick takes a minute or two at most. "
+        "Give the folder of a data set with --data, and run on a GPU with --device cuda."
+    )
 
 
 def _time(entry: Experiment) -> str:
@@ -45,7 +48,7 @@ def run_one(
     rows: tuple[str, ...],
     fresh: bool,
 ) -> None:
-    """Run one experiment, print its table and where its files are."""
+    """Run one experiment and print its table and the paths of its files."""
     console = Console(highlight=False)
     experiment = ready(name, output=output, data=data, device=device, rows=rows)
     outcome = run_watched(
@@ -66,7 +69,8 @@ def run_one(
     console.print(f"{outcome.result.note}\n", style="dim", markup=False)
     if quick:
         console.print(
-            "A quick run: less data and smaller models, not to be compared with the paper's figures.\n"
+            "This was a quick run with less data and smaller models. "
+            "Do not compare its numbers with those of the paper.\n"
         )
     for path in (outcome.json_path, *outcome.picture_paths):
         console.print(str(path), soft_wrap=True, markup=False)

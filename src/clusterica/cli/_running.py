@@ -1,4 +1,4 @@
-"""Run an experiment for a command, with progress bars, and with errors that take one line."""
+"""Run an experiment for a command, with progress bars and one-line error messages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import track
 
-from clusterica.arrays._namespace import on_torch_device
+from clusterica.arrays import on_torch_device
 from clusterica.cli._console import stop
 from clusterica.display import check_matplotlib
 from clusterica.experiments import Experiment, IncompleteError, Outcome, find, run
@@ -25,7 +25,7 @@ def ready(
     device: str | None = None,
     rows: tuple[str, ...] = (),
 ) -> Experiment:
-    """Find an experiment, try its options and make its folder, or stop with what is amiss."""
+    """Find an experiment, check its options and create its folder; exit with a message if that fails."""
     try:
         experiment = find(name)
     except LookupError as error:
@@ -37,13 +37,13 @@ def ready(
         if experiment.draws:
             check_matplotlib(f"Experiment {experiment.name}")
         if device is not None:
-            on_torch_device(np.empty(0), device)  # says whether it is there
+            on_torch_device(np.empty(0), device)  # raises if there is none
     except (ImportError, ValueError) as error:
         stop(str(error))
     try:
         output.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=output):
-            pass  # says whether it takes files
+            pass  # raises if the folder is not writable
     except OSError as error:
         stop(f"cannot write to {output}: {error.strerror}. Choose a folder with --output.")
     return experiment
@@ -61,10 +61,10 @@ def run_watched(
     rows: tuple[str, ...] = (),
     fresh: bool = False,
 ) -> Outcome:
-    """Run an experiment and say how long it took."""
+    """Run an experiment and print how long it took."""
     console.print(f"[bold]{experiment.name}[/]  {experiment.title}")
     callbacks: tuple[Any, ...] = ()
-    if console.is_terminal:  # bars in a file or a log are noise
+    if console.is_terminal:  # no progress bars in files and logs
         from sklearn.callback import ProgressBar
 
         callbacks = (ProgressBar(),)
@@ -89,7 +89,7 @@ def run_watched(
         console.print(str(progress_so_far), markup=False)
         raise SystemExit(0) from None
     except OSError as error:
-        where = " Official files are looked for in the folder of --data." if data is None else ""
+        where = " Give the folder that contains the data set with --data." if data is None else ""
         stop(f"{experiment.name} stopped: {error}{where}")
     except (ValueError, ImportError) as error:
         stop(f"{experiment.name} stopped: {error}")

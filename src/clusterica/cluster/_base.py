@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
@@ -17,26 +17,26 @@ from sklearn.base import (
 )
 from sklearn.callback import CallbackSupportMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted
 
 from clusterica.arrays import (
+    Array,
+    Interval,
     Rows,
+    StrOptions,
     as_generator,
+    check_fitted_rows,
     check_model_device,
     check_rows,
     check_weights,
+    fit_context,
     map_rows,
     namespace_of,
     to_host,
-    worker_pool,
 )
-from clusterica.arrays._namespace import Array
-from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
 from clusterica.cluster._init import METHODS, initial_centers
 from clusterica.cluster._lloyd import Final, Lloyd, assign_bytes, useful_shift
 from clusterica.ops.assign import assign
-from clusterica.ops.renew import Centers, center_counts, renew
-from clusterica.ops.rules import Rule
+from clusterica.ops.rules import Centers, Rule, center_counts
 from clusterica.optim import LoopResult, Progress, best_of, fit_progress
 
 
@@ -46,10 +46,12 @@ class BaseKMeans(
     TransformerMixin,
     ClusterMixin,
     BaseEstimator,
+    ABC,
 ):
     """Base of the K-means family; a subclass says its rule and names its parameters."""
 
-    _parameter_constraints: ClassVar[dict] = {
+    _size_name: ClassVar[str] = "n_clusters"  # the parameter that errors tell to lower
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_clusters": [Interval(Integral, 1, None, closed="left")],
         "init": [StrOptions(set(METHODS)), "array-like", callable],
         "n_init": [Interval(Integral, 1, None, closed="left")],
@@ -71,11 +73,7 @@ class BaseKMeans(
     @property
     @abstractmethod
     def _rule(self) -> Rule:
-        """Geometry of the clusterer."""
-
-    def _rule_settings(self) -> dict[str, Any]:
-        """Settings of the rule: damping, orthogonal."""
-        return {}
+        """Geometry of the clusterer, with its settings."""
 
     def _count_centers(self, n_features: int) -> int:
         """Return the number of free centres."""
@@ -100,18 +98,17 @@ class BaseKMeans(
         rows = check_rows(self, X, reset=True, accept_sparse=True)
         n_centers = self._check_n_centers(rows)
         weights = check_weights(sample_weight, rows)
-        with worker_pool():
-            lloyd = self._lloyd(rows, weights, as_generator(self.random_state))
-            n_init = self._count_starts()
-            progress = fit_progress(self, n_init, X=X, y=y)
-            result = best_of(
-                lambda task: self._run(lloyd, n_centers, X, task),
-                n_init,
-                objective=lambda r: self._merit(lloyd.finish(r.params.C).objective),
-                n_subtasks=self.max_iter + 1,  # one for the iterations of an orthogonal start
-                progress=progress,
-            )
-            self._keep(lloyd, result, weighted=sample_weight is not None)
+        lloyd = self._lloyd(rows, weights, as_generator(self.random_state))
+        n_init = self._count_starts()
+        progress = fit_progress(self, n_init, X=X, y=y)
+        result = best_of(
+            lambda task: self._run(lloyd, n_centers, X, task),
+            n_init,
+            objective=lambda r: self._merit(lloyd.finish(r.params.C).objective),
+            n_subtasks=self.max_iter + 1,  # one for the iterations of an orthogonal start
+            progress=progress,
+        )
+        self._keep(lloyd, result, weighted=sample_weight is not None)
         progress.end()
         return self
 
@@ -121,8 +118,8 @@ class BaseKMeans(
 
         The first batch chooses the initial centres. A centre weighs as much as the rows it has
         received so far, so that later batches move it less and less. With ``empty="data"``, a
-        centre that received none of the last ``1000 * n_clusters`` rows moves to a row of the batch,
-        and one that never received any does so after ``100 * n_clusters``. The objective is that of
+        centre that received none of the last 1000 rows for each centre moves to a row of the batch,
+        and one that never received any does so after 100 for each. The objective is that of
         the batch before it moved the centres.
 
         Parameters
@@ -140,32 +137,34 @@ class BaseKMeans(
         first = not hasattr(self, "_centers")
         rows = check_rows(self, X, reset=first, accept_sparse=True)
         weights = check_weights(sample_weight, rows)
-        with worker_pool():
-            rng = as_generator(self.random_state)
-            lloyd = self._lloyd(rows, weights, rng)
-            lloyd.idle = None if first else self._idle
-            if first:
-                n_centers = self._check_n_centers(rows)
-                C = initial_centers(
-                    self.init, lloyd, n_centers, X, max_iter=self.max_iter, tol=self.tol
-                )
-                old, n_iter, history = lloyd.start(C), 0, np.empty(0)
-                old = Centers(*map(to_host, old))
-                weighted = sample_weight is not None
-            else:
-                check_model_device(self, rows, self.cluster_centers_)
-                old, n_iter, history = self._centers, self.n_iter_, self.objective_history_
-                weighted = sample_weight is not None or not _are_integers(self.counts_)
-            # In float64: the moves of a heavy centre are smaller than the digits of float32.
-            C = old.C.astype(np.float64)
-            lloyd.shift = None if self._rule.unit_centers else useful_shift(C, rows)
-            old = Centers(*map(rows.place, old._replace(C=_less(C, lloyd.shift))))
-            total = lloyd.sums(rows, weights, rows.place(to_host(old.C).astype(rows.dtype)))
-            new = renew(total, old, rule=self._rule, orthogonal=lloyd.orthogonal)
-            counts = old.counts + total.counts
-            new = lloyd.revive(new, rows, weights)
+        rng = as_generator(self.random_state)
+        lloyd = self._lloyd(rows, weights, rng)
+        lloyd.idle = None if first else self._idle
+        if first:
+            n_centers = self._check_n_centers(rows)
+            C = initial_centers(
+                self.init, lloyd, n_centers, X, max_iter=self.max_iter, tol=self.tol
+            )
+            old, n_iter, history = lloyd.start(C), 0, np.empty(0)
+            old = Centers(*map(to_host, old))
+            weighted = sample_weight is not None
+        else:
+            check_model_device(self, rows.home, self.cluster_centers_)
+            old, n_iter, history = self._centers, self.n_iter_, self.objective_history_
+            whole_counts = np.issubdtype(to_host(self.counts_).dtype, np.integer)
+            weighted = sample_weight is not None or not whole_counts
+        # In float64: the moves of a heavy centre are smaller than the digits of float32.
+        C = old.C.astype(np.float64)
+        lloyd.shift = None if self._rule.unit_centers else useful_shift(C, rows)
+        old = Centers(*map(rows.place.put, old._replace(C=_translated(C, lloyd.shift, -1))))
+        total = lloyd.sums(rows, weights, rows.place.put(to_host(old.C).astype(rows.dtype)))
+        new = lloyd.rule.renew(total, old)
+        counts = old.counts + total.counts
+        new = lloyd.revive(new, rows, weights)
         self.__dict__.pop("labels_", None)  # of other centres
-        new = Centers(*map(to_host, new._replace(C=_plus(new.C, lloyd.shift), counts=counts)))
+        new = Centers(
+            *map(to_host, new._replace(C=_translated(new.C, lloyd.shift, +1), counts=counts))
+        )
         self._set_centers(rows, new, weighted=weighted)
         self._idle = lloyd.idle
         self.n_iter_ = n_iter + 1
@@ -192,8 +191,10 @@ class BaseKMeans(
             In the library and on the device of X.
         """
         rows, C, shift = self._for_new_rows(X)
-        fn = partial(_labels_of_block, rule=self._rule)
-        return map_rows(fn, rows, C, shift, row_bytes=assign_bytes(rows, C))
+        rule, row_bytes = self._rule, assign_bytes(rows, C)
+        return map_rows(
+            lambda *args: assign(*args, rule=rule).labels, rows, C, shift, row_bytes=row_bytes
+        )
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return how well the centres fit the rows; larger is better.
@@ -206,10 +207,9 @@ class BaseKMeans(
         return self._merit(lloyd.finish(C).objective)
 
     def _for_new_rows(self, X: Any) -> tuple[Rows, Array, np.ndarray | None]:
-        check_is_fitted(self, "cluster_centers_")
-        rows = check_rows(self, X, reset=False, accept_sparse=True)
-        check_model_device(self, rows, self.cluster_centers_)
-        return rows, *self._shifted(self._free_centers(), rows)
+        rows = check_fitted_rows(self, X, "cluster_centers_", accept_sparse=True)
+        C = self._rule.free_centers(self.cluster_centers_)
+        return rows, *self._shifted(C, rows)
 
     def _shifted(self, C: Array, rows: Rows) -> tuple[np.ndarray, np.ndarray | None]:
         """Return centres less their mean, and the mean, where that saves digits; else as they are.
@@ -219,38 +219,30 @@ class BaseKMeans(
         """
         C = np.asarray(to_host(C), rows.dtype)
         shift = None if self._rule.unit_centers else useful_shift(C, rows)
-        return _less(C, shift), shift
-
-    def _free_centers(self) -> Array:
-        return self.cluster_centers_
-
-    def _all_centers(self, C: Array) -> Array:
-        return C
+        return _translated(C, shift, -1), shift
 
     def _merit(self, objective: float) -> float:
         """Return the objective as a number that is better when larger."""
-        return -objective
+        return objective if self._rule.maximized else -objective
 
     def _set_objective(self, objective: float) -> None:
-        self.inertia_ = objective
+        setattr(self, "objective_" if self._rule.maximized else "inertia_", objective)
 
     def _check_n_centers(self, rows: Rows) -> int:
         n_centers = self._count_centers(rows.n_features)
-        n_clusters = n_centers * (2 if self._rule is Rule.AXIS else 1)
+        n_clusters = self._rule.n_labels(n_centers)
         if rows.n_rows < n_clusters:
             raise ValueError(
-                f"n_samples={rows.n_rows} should be >= n_clusters={n_clusters}; "
-                "lower n_clusters or give more rows"
+                f"n_samples={rows.n_rows} should be >= {n_clusters}, the number of clusters; "
+                f"lower {self._size_name} or give more rows"
             )
         return n_centers
 
     def _lloyd(self, rows: Rows, weights: np.ndarray, rng: np.random.Generator) -> Lloyd:
         """Return the problem to solve; Euclidean distances are taken from a point among the rows."""
         shift = None if self._rule.unit_centers else useful_shift(rows.glance(), rows)
-        settings = self._rule_settings()
-        # The polar factor gives every orthogonal centre a direction of its own, rows or none.
-        refill = self.empty == "data" and not settings.get("orthogonal", False)
-        return Lloyd(rows, weights, self._rule, rng, shift, refill=refill, **settings)
+        refill = self.empty == "data" and self._rule.can_be_empty
+        return Lloyd(rows, weights, self._rule, rng, shift, refill=refill)
 
     def _run(self, lloyd: Lloyd, n_centers: int, X: Any, task: Progress) -> LoopResult:
         C = initial_centers(
@@ -263,7 +255,7 @@ class BaseKMeans(
             progress=task,
         )
         return lloyd.run(
-            _less(C, lloyd.shift),
+            _translated(C, lloyd.shift, -1),
             max_iter=self.max_iter,
             tol=self.tol,
             batch_size=self.batch_size,
@@ -273,12 +265,12 @@ class BaseKMeans(
 
     def _fitted(self, lloyd: Lloyd, centers: Centers) -> dict[str, Any]:
         """Return the attributes of a model with these centres, for callbacks that evaluate it."""
-        C = self._all_centers(_plus(centers.C, lloyd.shift))
-        return {"cluster_centers_": lloyd.rows.export(C), "_n_features_out": C.shape[0]}
+        C = self._rule.all_centers(_translated(centers.C, lloyd.shift, +1))
+        return {"cluster_centers_": lloyd.rows.home.put(C), "_n_features_out": C.shape[0]}
 
     def _keep(self, lloyd: Lloyd, result: LoopResult, *, weighted: bool) -> None:
         """Set the fitted attributes from the best run."""
-        centers: Centers = result.params._replace(C=_plus(result.params.C, lloyd.shift))
+        centers: Centers = result.params._replace(C=_translated(result.params.C, lloyd.shift, +1))
         centers = Centers(*map(to_host, centers))
         history = list(result.history)
         if self.compute_labels or self.empty == "drop":
@@ -314,8 +306,8 @@ class BaseKMeans(
         C, mass, counts = centers
         C = C.astype(np.float64)
         self._centers = Centers(C, mass, counts)
-        self.cluster_centers_ = rows.learned(self._all_centers(C))
-        self.counts_ = rows.export(counts if weighted else counts.astype(np.int64))
+        self.cluster_centers_ = rows.learned(self._rule.all_centers(C))
+        self.counts_ = rows.home.put(counts if weighted else counts.astype(np.int64))
         self._n_features_out = self.cluster_centers_.shape[0]
 
     def _count_starts(self) -> int:
@@ -335,7 +327,8 @@ class BaseKMeans(
         large = center_counts(centers) >= least
         if not large.any():
             raise ValueError(
-                f"every cluster holds less than min_count={self.min_count}; lower min_count or n_clusters"
+                f"every cluster holds less than min_count={self.min_count}; lower min_count or "
+                f"{self._size_name}"
             )
         return large
 
@@ -345,7 +338,8 @@ class BaseKMeans(
             warnings.warn(
                 f"{n_empty} of {centers.C.shape[0]} clusters are empty: there are fewer distinct rows "
                 "than clusters, or too few rows for the number of features, or the data is not "
-                "normalised and whitened as this rule expects; lower n_clusters, or use empty='drop'",
+                "normalised and whitened as this rule expects; "
+                f"lower {self._size_name}, or use empty='drop'",
                 ConvergenceWarning,
                 stacklevel=5,
             )
@@ -357,23 +351,9 @@ class BaseKMeans(
         return tags
 
 
-def _are_integers(counts: Array) -> bool:
-    return np.issubdtype(to_host(counts).dtype, np.integer)
-
-
-def _plus(C: Array, shift: np.ndarray | None) -> Array:
-    return C if shift is None else C + _beside(shift, C)
-
-
-def _less(C: Array, shift: np.ndarray | None) -> Array:
-    return C if shift is None else C - _beside(shift, C)
-
-
-def _beside(shift: np.ndarray, C: Array) -> Array:
-    """Return the shift in the library, on the device and of the dtype of the centres."""
+def _translated(C: Array, shift: np.ndarray | None, sign: int) -> Array:
+    """Return the centres plus or minus the shift, if there is one."""
+    if shift is None:
+        return C
     xp = namespace_of(C)
-    return xp.astype(xp.asarray(shift, device=C.device), C.dtype)
-
-
-def _labels_of_block(*args: Array, rule: Rule) -> Array:
-    return assign(*args, rule=rule).labels
+    return C + sign * xp.astype(xp.asarray(shift, device=C.device), C.dtype)

@@ -5,12 +5,10 @@ from __future__ import annotations
 from numbers import Integral
 from typing import Any, ClassVar
 
-from clusterica.arrays import map_rows, namespace_of
-from clusterica.arrays._namespace import Array
-from clusterica.arrays._sklearn import Interval
+from clusterica.arrays import Array, Interval, map_rows, namespace_of
 from clusterica.cluster._base import BaseKMeans
 from clusterica.ops.assign import scores
-from clusterica.ops.rules import Rule
+from clusterica.ops.rules import Axis
 
 
 class CosineKMeans(BaseKMeans):
@@ -20,29 +18,29 @@ class CosineKMeans(BaseKMeans):
 
     .. math::
         \max_c \frac1m \sum_i \max_j \langle x_i, c_j \rangle
-        \quad\text{where}\quad \|c_j\| = 1, \; c_{j + k/2} = -c_j .
+        \quad\text{where}\quad \|c_j\| = 1, \; c_{j + k} = -c_j .
 
     A row belongs to the pair with the largest :math:`|\langle x, c_j \rangle|`, and
     :math:`c_j \leftarrow \sum_{i \in j} \mathrm{sign}\langle x_i, c_j\rangle\, x_i`, scaled to unit
     length: the sum that the objective is linear in. On white data from sparse independent sources,
-    with twice as many clusters as features, the pairs are the directions of the sources.
+    with as many axes as features, the axes are the directions of the sources.
 
     Parameters
     ----------
-    n_clusters : int or None, default=None
-        Number of clusters, an even number; None takes twice the number of features.
+    n_axes : int or None, default=None
+        Number of axes, each of which is a pair of opposite centres, so that there are ``2 * n_axes``
+        clusters. None takes one for every feature.
     orthogonal : bool, default=False
-        Keep the free half of the centres orthogonal: they become the polar factor of the signed sums.
-        On white data the answer is orthogonal, and the constraint lowers its error. At most twice as
-        many clusters as features.
+        Keep the axes orthogonal: they become the polar factor of the signed sums. On white data the
+        answer is orthogonal, and the constraint lowers its error. At most as many axes as features.
     init : {"orthogonal", "orthonormal", "gaussian", "k-means++", "rows"}, array or callable, \
             default="orthogonal"
         Where the centres start. "orthogonal" takes random orthonormal axes and iterates under the
         orthogonal constraint before the free iterations begin; it reaches the global optimum on white
         sparse data where the other starts end in poor local ones. Others: random orthonormal axes,
         random directions, rows chosen far apart, rows at random, the centres themselves (all of them,
-        or only the free half), or a function called as ``init(X, n_clusters, random_state)``. Beyond
-        twice the number of features the rest is scattered at random.
+        or one of each pair), or a function called as ``init(X, 2 * n_axes, random_state)``. Axes beyond
+        the number of features are scattered at random.
     n_init : int, default=1
         Number of starts (one if the centres are given), of which the one with the largest objective is kept.
     max_iter : int, default=300
@@ -56,7 +54,7 @@ class CosineKMeans(BaseKMeans):
     empty : {"data", "keep", "drop"}, default="data"
         What becomes of a pair without rows: it takes the direction of a row far from the other pairs,
         chosen as in k-means++; it stays as it is; or it is dropped at the end, so that there are fewer
-        clusters than asked for.
+        axes than asked for.
     min_count : float, default=1
         With ``empty="drop"``: pairs that hold less weight than this at the end are dropped.
     compute_labels : bool, default=True
@@ -67,11 +65,11 @@ class CosineKMeans(BaseKMeans):
 
     Attributes
     ----------
-    cluster_centers_ : array of shape (n_clusters, n_features)
+    cluster_centers_ : array of shape (2 * n_axes, n_features)
         Unit vectors; the second half are the negatives of the first.
     labels_ : integer array of shape (n_samples,)
-        Cluster of every row.
-    counts_ : array of shape (n_clusters,)
+        Cluster of every row, as a row of ``cluster_centers_``.
+    counts_ : array of shape (2 * n_axes,)
         Number of rows, or total weight, of every cluster.
     objective_ : float
         Mean over rows of the largest inner product with a centre.
@@ -86,7 +84,7 @@ class CosineKMeans(BaseKMeans):
 
     Notes
     -----
-    Only n_clusters / 2 inner products are computed for a row; the sign of the best one tells the
+    Only n_axes inner products are computed for a row; the sign of the best one tells the
     cluster. A row of zeros has no direction: it moves no centre, and its label is 0.
 
     References
@@ -106,16 +104,16 @@ class CosineKMeans(BaseKMeans):
     np.True_
     """
 
-    _parameter_constraints: ClassVar[dict] = {
-        **BaseKMeans._parameter_constraints,
-        "n_clusters": [Interval(Integral, 1, None, closed="left"), None],
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **{k: v for k, v in BaseKMeans._parameter_constraints.items() if k != "n_clusters"},
+        "n_axes": [Interval(Integral, 1, None, closed="left"), None],
         "orthogonal": ["boolean"],
     }
-    _rule = Rule.AXIS
+    _size_name = "n_axes"
 
     def __init__(
         self,
-        n_clusters: int | None = None,
+        n_axes: int | None = None,
         *,
         orthogonal: bool = False,
         init: Any = "orthogonal",
@@ -128,7 +126,7 @@ class CosineKMeans(BaseKMeans):
         compute_labels: bool = True,
         random_state: Any = None,
     ) -> None:
-        self.n_clusters = n_clusters
+        self.n_axes = n_axes
         self.orthogonal = orthogonal
         self.init = init
         self.n_init = n_init
@@ -150,41 +148,24 @@ class CosineKMeans(BaseKMeans):
 
         Returns
         -------
-        responses : array of shape (n_samples, n_clusters)
+        responses : array of shape (n_samples, 2 * n_axes)
         """
         rows, C, _ = self._for_new_rows(X)
         row_bytes = 3 * C.shape[0] * rows.dtype.itemsize
         return map_rows(_both_signs, rows, C, row_bytes=row_bytes)
 
-    def _rule_settings(self) -> dict[str, Any]:
-        return {"orthogonal": self.orthogonal}
+    @property
+    def _rule(self) -> Axis:
+        return Axis(orthogonal=self.orthogonal)
 
     def _count_centers(self, n_features: int) -> int:
-        if self.n_clusters is None:
-            return n_features
-        if self.n_clusters % 2:
+        n_axes = n_features if self.n_axes is None else self.n_axes
+        if self.orthogonal and n_axes > n_features:
             raise ValueError(
-                f"n_clusters={self.n_clusters} must be even, since centers come in antipodal pairs; "
-                f"use {self.n_clusters + 1}"
+                f"n_axes={n_axes} can't be orthogonal in {n_features} dimensions; use at most "
+                f"{n_features}, or orthogonal=False"
             )
-        if self.orthogonal and self.n_clusters > 2 * n_features:
-            raise ValueError(
-                f"n_clusters={self.n_clusters} can't be orthogonal in {n_features} dimensions; "
-                f"use at most {2 * n_features}, or orthogonal=False"
-            )
-        return self.n_clusters // 2
-
-    def _free_centers(self) -> Array:
-        return self.cluster_centers_[: self.cluster_centers_.shape[0] // 2, ...]
-
-    def _all_centers(self, C: Array) -> Array:
-        return namespace_of(C).concat([C, -C], axis=0)
-
-    def _merit(self, objective: float) -> float:
-        return objective
-
-    def _set_objective(self, objective: float) -> None:
-        self.objective_ = objective
+        return n_axes
 
 
 def _both_signs(X: Array, C: Array) -> Array:

@@ -9,20 +9,28 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClusterMixin
-from sklearn.utils.validation import check_is_fitted
 
 from clusterica.arrays import (
+    Array,
+    Interval,
     Rows,
-    check_model_device,
+    StrOptions,
+    check_fitted_rows,
     check_rows,
     check_weights,
+    fit_context,
     map_rows,
-    worker_pool,
 )
-from clusterica.arrays._namespace import Array
-from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
-from clusterica.cluster._grid import MOST_NODES, binned, finest_sigma, summary_of
-from clusterica.cluster._scale_space import GridDensity, Level, lifetimes, longest_lived
+from clusterica.cluster._scale_space import (
+    MOST_NODES,
+    GridDensity,
+    Level,
+    binned,
+    finest_sigma,
+    lifetimes,
+    longest_lived,
+    summary_of,
+)
 from clusterica.ops.density import Summary, labels_between, sheather_jones
 
 RULES = {"scott": 1.0, "silverman": 0.9}
@@ -133,7 +141,7 @@ class DensityClusterer(ClusterMixin, BaseEstimator):
     array([0, 1], dtype=int32)
     """
 
-    _parameter_constraints: ClassVar[dict] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_clusters": [Interval(Integral, 1, None, closed="left"), None],
         "method": [StrOptions({"kde", "scale-space"})],
         "bandwidth": [StrOptions({*RULES, "isj"}), Interval(Real, 0, None, closed="neither")],
@@ -174,12 +182,11 @@ class DensityClusterer(ClusterMixin, BaseEstimator):
         rows = check_rows(self, X, reset=True)
         self._check_columns(rows)
         weights = check_weights(sample_weight, rows)
-        with worker_pool():
-            summary = summary_of(rows, weights)
-            self._check_range(*summary.ends)
-            density, level, cuts = self._smooth(rows, weights, summary)
-            self._keep(rows, summary, density, level, cuts)
-            self.labels_ = self._labels(rows)
+        summary = summary_of(rows, weights)
+        self._check_range(*summary.ends)
+        density, level, cuts = self._smooth(rows, weights, summary)
+        self._keep(rows, summary, density, level, cuts)
+        self.labels_ = self._labels(rows)
         return self
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
@@ -199,9 +206,7 @@ class DensityClusterer(ClusterMixin, BaseEstimator):
         labels : integer array of shape (n_samples,)
             In the library and on the device of X.
         """
-        check_is_fitted(self, "valleys_")
-        rows = check_rows(self, X, reset=False)
-        check_model_device(self, rows, self.valleys_)
+        rows = check_fitted_rows(self, X, "valleys_")
         return self._labels(rows)
 
     def _labels(self, rows: Rows) -> Array:
@@ -333,7 +338,7 @@ class DensityClusterer(ClusterMixin, BaseEstimator):
         shown = np.arange(max(0, used[0] - margin), min(len(level.f), used[-1] + margin + 1))
 
         def export(values: np.ndarray) -> Array:
-            return rows.export(values.astype(rows.dtype))
+            return rows.home.put(values.astype(rows.dtype))
 
         self.modes_ = export(density.low + density.step * modes)
         self.valleys_ = export(density.low + density.step * valleys)

@@ -5,12 +5,10 @@ from __future__ import annotations
 from numbers import Real
 from typing import Any, ClassVar
 
-from clusterica.arrays import map_rows
-from clusterica.arrays._namespace import Array
-from clusterica.arrays._sklearn import Interval
+from clusterica.arrays import Array, Interval, map_rows
 from clusterica.cluster._base import BaseKMeans
 from clusterica.ops.assign import scores
-from clusterica.ops.rules import Rule
+from clusterica.ops.rules import GainShape
 
 
 class GainShapeKMeans(BaseKMeans):
@@ -104,7 +102,7 @@ class GainShapeKMeans(BaseKMeans):
     array([1., 1.])
     """
 
-    _parameter_constraints: ClassVar[dict] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         **BaseKMeans._parameter_constraints,
         "damping": [Interval(Real, 0, None, closed="left")],
     }
@@ -136,10 +134,9 @@ class GainShapeKMeans(BaseKMeans):
         self.compute_labels = compute_labels
         self.random_state = random_state
 
-    _rule = Rule.GAIN_SHAPE
-
-    def _rule_settings(self) -> dict[str, Any]:
-        return {"damping": self.damping}
+    @property
+    def _rule(self) -> GainShape:
+        return GainShape(damping=self.damping)
 
     def transform(self, X: Any) -> Array:
         """Return the response of every centre to every row.

@@ -8,13 +8,11 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import check_random_state
 
-from clusterica.arrays import to_host
-from clusterica.arrays._namespace import Array
+from clusterica.arrays import Array, to_host
 from clusterica.cluster._lloyd import Lloyd
-from clusterica.cluster._plus_plus import as_centers, plus_plus
-from clusterica.cluster._sample import SAMPLE, draw_rows
+from clusterica.cluster._seeding import SAMPLE, as_centers, draw_rows, plus_plus
 from clusterica.ops.linalg import inverse_lengths, row_energies, unit_rows
-from clusterica.ops.rules import Rule
+from clusterica.ops.rules import Axis
 from clusterica.optim import Progress
 
 METHODS = ("gaussian", "orthonormal", "orthogonal", "k-means++", "rows")
@@ -40,7 +38,7 @@ def initial_centers(
     lloyd : Lloyd
         The problem: rows, weights, rule, random stream.
     n_centers : int
-        Free centres; under AXIS each stands for an antipodal pair.
+        Free centres; each may stand for an antipodal pair.
     X : data as the user gave it
         Passed to a callable.
     max_iter, tol : int, float
@@ -50,7 +48,7 @@ def initial_centers(
     """
     if callable(init):
         seed = check_random_state(int(lloyd.rng.integers(2**31)))
-        n_clusters = 2 * n_centers if lloyd.rule is Rule.AXIS else n_centers
+        n_clusters = lloyd.rule.n_labels(n_centers)
         return _given(init(X, n_clusters, random_state=seed), lloyd, n_centers)
     if not isinstance(init, str):
         return _given(init, lloyd, n_centers)
@@ -70,7 +68,7 @@ def initial_centers(
 def _given(centers: Any, lloyd: Lloyd, n_centers: int) -> np.ndarray:
     C = np.array(to_host(centers), dtype=np.float64)
     d = lloyd.rows.n_features
-    if lloyd.rule is Rule.AXIS and C.shape == (2 * n_centers, d):
+    if lloyd.rule.both_signs and C.shape == (2 * n_centers, d):
         if not np.allclose(C[:n_centers], -C[n_centers:]):
             raise ValueError(
                 "init must hold antipodal pairs: its second half the negatives of its first, "
@@ -107,12 +105,12 @@ def _random_axes(n_centers: int, lloyd: Lloyd) -> np.ndarray:
 def _turned_axes(
     axes: np.ndarray, lloyd: Lloyd, *, max_iter: int, tol: float, progress: Progress | None
 ) -> np.ndarray:
-    """Turn orthonormal axes towards the sparse directions: AXIS iterations that keep them orthogonal.
+    """Turn orthonormal axes towards the sparse directions: steps that keep them orthogonal.
 
     On white sparse data the optimum is orthogonal, and the constraint leaves far fewer bad optima:
     no two centres can share a source.
     """
-    turn = Lloyd(lloyd.rows, lloyd.weights, Rule.AXIS, lloyd.rng, orthogonal=True)
+    turn = Lloyd(lloyd.rows, lloyd.weights, Axis(orthogonal=True), lloyd.rng)
     task = None if progress is None else progress.subtask("orthogonal start", max_iter)
     result = turn.run(axes, max_iter=max_iter, tol=tol, progress=task)
     if task is not None:
@@ -154,6 +152,6 @@ def _sample(lloyd: Lloyd, n_centers: int) -> tuple[Array, np.ndarray]:
         kind = "rows that are not zero" if lloyd.rule.unit_centers else "rows"
         raise ValueError(
             f"{X.shape[0]} {kind} of positive weight are too few to choose {n_centers} centers from; "
-            "lower n_clusters or give more data"
+            "lower the number of centers or give more data"
         )
     return X, weights

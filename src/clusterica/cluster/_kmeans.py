@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from clusterica.arrays import map_rows
-from clusterica.arrays._namespace import Array
+from clusterica.arrays import Array, map_rows
 from clusterica.cluster._base import BaseKMeans
 from clusterica.ops.assign import distances
-from clusterica.ops.rules import Rule
+from clusterica.ops.rules import EUCLIDEAN
 
 
 class KMeans(BaseKMeans):
@@ -86,7 +85,7 @@ class KMeans(BaseKMeans):
     [[1.0, 2.0], [10.0, 2.0]]
     """
 
-    _rule = Rule.EUCLIDEAN
+    _rule = EUCLIDEAN
 
     def __init__(
         self,

@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from clusterica.arrays import (
+    Array,
     Rows,
     map_reduce,
     map_rows_reduce,
@@ -18,14 +19,10 @@ from clusterica.arrays import (
     shuffled_batches,
     to_host,
 )
-from clusterica.arrays._namespace import Array
-from clusterica.cluster._plus_plus import more_centers
-from clusterica.cluster._sample import SAMPLE, draw_rows
+from clusterica.cluster._seeding import SAMPLE, draw_rows, more_centers
 from clusterica.ops.assign import fit_sums, lloyd_sums
-from clusterica.ops.linalg import polar_factor
-from clusterica.ops.moments import Energy, energy
-from clusterica.ops.renew import Centers, center_counts, renew
-from clusterica.ops.rules import LloydSums, Rule, n_labels
+from clusterica.ops.moments import energy
+from clusterica.ops.rules import Centers, LloydSums, Rule, center_counts
 from clusterica.optim import LoopResult, LoopState, Progress, Step, iterate
 
 # A centre of a mini-batch fit is dead if so many rows for each centre came and none of them for it:
@@ -53,15 +50,11 @@ class Lloyd:
     rows, weights : Rows and ndarray of shape (n_rows,)
         The data.
     rule : Rule
-        Geometry; see :mod:`clusterica.ops.rules`.
+        Geometry and its settings; see :mod:`clusterica.ops.rules`.
     rng : numpy.random.Generator
         For batches and for refilling empty clusters.
     shift : ndarray of shape (n_features,) or None
         Origin of the Euclidean rule; centres are given and returned without it.
-    damping : float
-        Mass of the old centre in a full step of a spherical rule.
-    orthogonal : bool
-        Keep unit centres orthogonal.
     refill : bool
         Move centres that received nothing to rows.
     """
@@ -71,8 +64,6 @@ class Lloyd:
     rule: Rule
     rng: np.random.Generator
     shift: np.ndarray | None = None
-    damping: float = 0.0
-    orthogonal: bool = False
     refill: bool = False
     idle: np.ndarray | None = None  # rows of batches since each centre received one
 
@@ -95,18 +86,15 @@ class Lloyd:
 
     def start(self, C: Array) -> Centers:
         """Return centres with the mass that they have before any row is seen."""
-        C = np.asarray(to_host(C), dtype=self.rows.dtype)
-        C = self.rows.place(polar_factor(C) if self.orthogonal else C)
-        mass, counts = self._first_mass(C.shape[0]), np.zeros(n_labels(C, self.rule))
-        return Centers(C, self.rows.place(mass), self.rows.place(counts))
+        C = self.rule.start(np.asarray(to_host(C), dtype=self.rows.dtype))
+        mass, counts = self._first_mass(len(C)), np.zeros(self.rule.n_labels(len(C)))
+        return Centers(*map(self.rows.place.put, (C, mass, counts)))
 
     def step(self, old: Centers) -> Step:
         """Renew the centres from all rows at once."""
         total = self.sums(self.rows, self.weights, old.C)
-        first_mass = self.rows.place(self._first_mass(old.C.shape[0]))
-        new = renew(
-            total, old._replace(mass=first_mass), rule=self.rule, orthogonal=self.orthogonal
-        )
+        first_mass = self.rows.place.put(self._first_mass(old.C.shape[0]))
+        new = self.rule.renew(total, old._replace(mass=first_mass))
         if self.refill:
             empty = np.flatnonzero(to_host(center_counts(new)) == 0)
             new, _ = self._refilled(new, empty, self.rows, self.weights)
@@ -118,8 +106,8 @@ class Lloyd:
         for indices, batch in shuffled_batches(self.rows, batch_size, self.rng):
             weights = self.weights[indices]
             total = self.sums(batch, weights, new.C)
-            total = LloydSums(*(self.rows.place(value) for value in total))
-            new = renew(total, new, rule=self.rule, orthogonal=self.orthogonal)
+            total = LloydSums(*(self.rows.place.put(value) for value in total))
+            new = self.rule.renew(total, new)
             new = self.revive(new, batch, weights, most_idle=self.rows.n_rows)
             gain += float(total.gain)
             seen = seen + total.counts
@@ -127,9 +115,14 @@ class Lloyd:
 
     def sums(self, rows: Rows, weights: np.ndarray, C: Array) -> LloydSums:
         """Return the sums of one assignment of these rows."""
-        fn = partial(_sums_of_block, rule=self.rule)
+        rule = self.rule
         return map_reduce(
-            fn, rows, C, self.shift, aligned=(weights,), row_bytes=assign_bytes(rows, C)
+            lambda *args: lloyd_sums(*args, rule=rule)[1],
+            rows,
+            C,
+            self.shift,
+            aligned=(weights,),
+            row_bytes=assign_bytes(rows, C),
         )
 
     def finish(self, C: Array) -> Final:
@@ -143,34 +136,32 @@ class Lloyd:
             row_bytes=assign_bytes(self.rows, C),
         )
         objective = float(total.objective)
-        return Final(labels, total.counts, objective / self._weight if self._is_mean else objective)
+        if self.rule.maximized:
+            objective /= self._weight
+        return Final(labels, total.counts, objective)
 
     def objective(self, gain: float) -> float:
-        """Return the objective of a gain: what remains unexplained, or under AXIS the mean gain."""
-        if self._is_mean:
+        """Return the objective of a gain: the mean gain, or the inertia that it leaves."""
+        if self.rule.maximized:
             return gain / self._weight
-        total = self._energy
         # Rounding may leave a tiny negative number where every row is a centre.
-        return max(0.0, float(total.weight if self.rule is Rule.DIRECTION else total.energy) - gain)
-
-    @property
-    def _is_mean(self) -> bool:
-        return self.rule is Rule.AXIS
+        return max(0.0, self._whole - gain)
 
     @cached_property
     def _weight(self) -> float:
         return float(self.weights.sum(dtype=np.float64))
 
     @cached_property
-    def _energy(self) -> Energy:
+    def _whole(self) -> float:
+        """The inertia without any gain: the energy of all rows, or of all rows at unit length."""
         row_bytes = 2 * self.rows.n_features * self.rows.dtype.itemsize
-        return map_reduce(
+        total = map_reduce(
             energy, self.rows, self.shift, aligned=(self.weights,), row_bytes=row_bytes
         )
+        return float(total.weight if self.rule.unit_rows else total.energy)
 
     def _first_mass(self, n_centers: int) -> np.ndarray:
-        damped = self.rule in (Rule.GAIN_SHAPE, Rule.DIRECTION)
-        return np.full(n_centers, self.damping if damped else 0.0)
+        return np.full(n_centers, self.rule.damping)
 
     def _finished_step(self, old: Centers, new: Centers, gain: float) -> Step:
         xp = namespace_of(new.C)
@@ -224,13 +215,13 @@ class Lloyd:
         )
         moved = empty[: len(fresh)]
         C[moved], mass[moved] = fresh, self._first_mass(len(moved))
-        return Centers(self.rows.place(C), self.rows.place(mass), centers.counts), moved
+        return Centers(self.rows.place.put(C), self.rows.place.put(mass), centers.counts), moved
 
 
 def assign_bytes(rows: Rows, C: Array) -> int:
     """Return the working memory per row of an assignment: tiles on the host, all scores elsewhere."""
     row = rows.row_nbytes
-    return row if rows.on_host else 2 * row + 2 * C.shape[0] * rows.dtype.itemsize
+    return row if rows.place.is_numpy else 2 * row + 2 * C.shape[0] * rows.dtype.itemsize
 
 
 def useful_shift(points: Array, rows: Rows) -> np.ndarray | None:
@@ -244,7 +235,3 @@ def useful_shift(points: Array, rows: Rows) -> np.ndarray | None:
     mean = points.mean(axis=0)
     far = mean @ mean > ((points - mean) ** 2).sum(axis=1).mean()
     return mean.astype(rows.dtype) if far else None
-
-
-def _sums_of_block(*args: Array, rule: Rule) -> LloydSums:
-    return lloyd_sums(*args, rule=rule)[1]

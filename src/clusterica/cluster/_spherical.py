@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from clusterica.arrays import map_rows
-from clusterica.arrays._namespace import Array
+from clusterica.arrays import Array, map_rows
 from clusterica.cluster._base import BaseKMeans
 from clusterica.ops.assign import cosines
-from clusterica.ops.rules import Rule
+from clusterica.ops.rules import DIRECTION
 
 
 class SphericalKMeans(BaseKMeans):
@@ -121,10 +120,7 @@ class SphericalKMeans(BaseKMeans):
         self.compute_labels = compute_labels
         self.random_state = random_state
 
-    _rule = Rule.DIRECTION
-
-    def _rule_settings(self) -> dict[str, Any]:
-        return {"damping": 0.0}
+    _rule = DIRECTION
 
     def transform(self, X: Any) -> Array:
         """Return the response of every centre to every row.

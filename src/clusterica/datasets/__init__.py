@@ -1,17 +1,14 @@
 """Data to try the library on: readers of image data sets, patches of photographs, draws of sparse sources."""
 
-from clusterica.datasets._caltech import load_caltech101
+from clusterica.datasets._bundled import load_digits_images, photo_patches
 from clusterica.datasets._cifar import load_cifar10
-from clusterica.datasets._digits import load_digits_images
 from clusterica.datasets._files import data_folder
-from clusterica.datasets._folder import load_image_folder
-from clusterica.datasets._gratings import SparseImages, make_sparse_images
+from clusterica.datasets._folder import load_caltech101, load_image_folder
 from clusterica.datasets._image_set import ImageSet
 from clusterica.datasets._mnist import load_fashion_mnist, load_mnist
-from clusterica.datasets._photos import photo_patches
-from clusterica.datasets._rectangles import make_rectangles
 from clusterica.datasets._sources import SparseSources, make_sparse_sources
 from clusterica.datasets._stl import load_stl10
+from clusterica.datasets._synthetic_images import SparseImages, make_rectangles, make_sparse_images
 
 __all__ = [
     "ImageSet",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import os
 import pickle
 from pathlib import Path
@@ -10,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from clusterica.datasets._checks import check_choice
 from clusterica.datasets._download import unpack_tar
 from clusterica.datasets._files import (
     DataFile,
     Download,
     Release,
-    check_choice,
     check_labels,
     file_sizes,
     find_release,
@@ -24,9 +25,9 @@ from clusterica.datasets._files import (
 )
 from clusterica.datasets._image_set import ImageSet, join_and_free
 
-SIDE = 32
-PIXELS = 3 * SIDE * SIDE
-RECORD = 1 + PIXELS
+PLANES = (3, 32, 32)  # channels, rows, columns
+PIXELS = math.prod(PLANES)
+RECORD = 1 + PIXELS  # bytes of a label and an image
 IMAGES_IN_FILE = 10_000
 CLASSES = (
     *("airplane", "automobile", "bird", "cat", "deer"),
@@ -51,7 +52,7 @@ MD5 = {
     "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
     "test_batch": "40351d587109b95175f43aff81a1287e",
 }
-# What reading a pickle that holds something else can raise.
+# Exceptions of a pickle that contains something else.
 NOT_A_BATCH = (
     *(pickle.UnpicklingError, EOFError, AttributeError, LookupError),
     *(OverflowError, TypeError, ValueError, MemoryError),
@@ -83,7 +84,7 @@ def load_cifar10(
     """Read CIFAR-10 from its official files.
 
     Both official versions are read, the binary and the Python one, from their folders or straight
-    from their archives. The pickles of the Python version are read by a reader of our own that can make
+    from their archives. The pickles of the Python version are read by a restricted unpickler that creates
     arrays, lists and text and nothing else.
 
     Parameters
@@ -121,7 +122,7 @@ def load_cifar10(
     if download and where.is_dir() and binary:
         where = find_release(CIFAR10, where, needs=names, download=True)
     rows, labels = (_read_binary if binary else _read_pickles)(where, names, verify=verify)
-    images = rows.reshape(len(rows), 3, SIDE, SIDE).transpose(0, 2, 3, 1)
+    images = rows.reshape(len(rows), *PLANES).transpose(0, 2, 3, 1)
     return ImageSet(images, labels, CLASSES)
 
 
@@ -176,7 +177,7 @@ def _read_batch(file: DataFile) -> tuple[np.ndarray, np.ndarray]:
 
 
 class _PickledDtype:
-    """Stands in for numpy.dtype in a pickle and keeps its code."""
+    """Replaces numpy.dtype in a pickle and keeps its code."""
 
     def __init__(self, code: Any, *flags: Any) -> None:
         self.code = code.decode() if isinstance(code, bytes) else code
@@ -186,7 +187,7 @@ class _PickledDtype:
 
 
 class _PickledArray:
-    """Stands in for numpy.ndarray in a pickle: NumPy's own would believe whatever the pickle says."""
+    """Replaces numpy.ndarray in a pickle, whose own reader would trust the contents of the pickle."""
 
     def __init__(self, *arguments: Any) -> None:
         self.state: tuple[Any, ...] = ()
@@ -211,12 +212,10 @@ ALLOWED: dict[tuple[str, str], type] = {
 
 
 class _PlainUnpickler(pickle.Unpickler):
-    """Reads pickles of numbers, text, lists, dictionaries and arrays; no name leads to other code."""
+    """Reads pickles of numbers, text, lists, dictionaries and arrays; no other class can be named."""
 
     def find_class(self, module: str, name: str) -> type:
-        """Return the stand-in of a name that those files contain, and refuse any other."""
+        """Return the replacement of a class; raise an error for all that official files do not contain."""
         if (module, name) not in ALLOWED:
-            raise pickle.UnpicklingError(
-                f"it asks for {module}.{name}, which no official file does"
-            )
+            raise pickle.UnpicklingError(f"it needs {module}.{name}, which official files do not")
         return ALLOWED[module, name]

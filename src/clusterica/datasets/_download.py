@@ -1,4 +1,4 @@
-"""Downloads: bytes into a ``.part`` file, a checksum over all of them, and only then the final name."""
+"""Downloads: write to a ``.part`` file, verify its checksum, and only then give it the final name."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from typing import Any
 
 from clusterica.datasets._files import DAMAGE, Release
 
-CHUNK = 2**18
-TIMEOUT = 60  # seconds without an answer
 HEADERS = {"User-Agent": "clusterica"}
 NETWORK = (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError)
 
@@ -47,9 +45,8 @@ def fetch_release(release: Release, base: Path, *, folder: Path) -> Path:
 def download(urls: Sequence[str], target: Path, *, md5: str) -> None:
     """Download a file from the first address that answers.
 
-    What arrived before an interruption is kept in a file whose name ends in ``.part``, and the next
-    call goes on from there if the server can do that. The final name appears in one step, once the
-    checksum of the whole file was found right.
+    An interrupted download stays in a file whose name ends in ``.part``, and the next call resumes it if
+    the server supports that. The file gets its final name when its checksum has been verified.
 
     Parameters
     ----------
@@ -73,7 +70,8 @@ def download(urls: Sequence[str], target: Path, *, md5: str) -> None:
             f"{target.name} could not be downloaded ({'; '.join(failures)}). Try again to go on from "
             f"where it stopped, or put the file into {target.parent} by hand."
         )
-    found = _file_md5(part)
+    with part.open("rb") as stream:
+        found = hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
     if found != md5:
         part.unlink()
         raise ValueError(
@@ -84,24 +82,24 @@ def download(urls: Sequence[str], target: Path, *, md5: str) -> None:
 
 
 def _transfer(url: str, part: Path) -> None:
-    """Append to a partial file what is still missing of it."""
+    """Download the missing rest of a partial file."""
     have = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(url, headers=HEADERS)
     if have:
         request.add_header("Range", f"bytes={have}-")
     try:
-        response = urllib.request.urlopen(request, timeout=TIMEOUT)
+        response = urllib.request.urlopen(request, timeout=60)  # seconds
     except urllib.error.HTTPError as error:
         error.close()
         if have and error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
-            return  # nothing is left to come; the checksum will tell
+            return  # the file is complete already; the checksum is verified later
         raise
     with response:
         resumed = response.status == http.HTTPStatus.PARTIAL_CONTENT
         done = have if resumed else 0
         length = response.headers.get("Content-Length")
         total = None if length is None else done + int(length)
-        part.parent.mkdir(parents=True, exist_ok=True)  # not before there is something to put there
+        part.parent.mkdir(parents=True, exist_ok=True)  # only now that there is something to write
         with part.open("ab" if resumed else "wb") as out:
             done += _copy(response, out, name=part.stem, done=done, total=total)
     if total is not None and done < total:
@@ -109,7 +107,7 @@ def _transfer(url: str, part: Path) -> None:
 
 
 def _copy(response: Any, out: Any, *, name: str, done: int, total: int | None) -> int:
-    """Copy a response to a file, show how far it is, and return the number of bytes."""
+    """Copy a response to a file with a progress bar, and return the number of bytes."""
     from rich import progress as bars
     from rich.console import Console
 
@@ -123,16 +121,11 @@ def _copy(response: Any, out: Any, *, name: str, done: int, total: int | None) -
     copied = 0
     with bars.Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(name, total=total, completed=done)
-        while chunk := response.read(CHUNK):
+        while chunk := response.read(2**18):
             out.write(chunk)
             copied += len(chunk)
             progress.update(task, advance=len(chunk))
     return copied
-
-
-def _file_md5(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
 
 def unpack_tar(archive: Path, folder: Path) -> None:
@@ -155,7 +148,7 @@ def unpack_nested_tar(archive: Path, folder: Path) -> None:
 
 
 def _unpack_stream(stream: Any, folder: Path, *, place: str) -> None:
-    """Unpack into a new folder first, so that an interruption leaves no half-filled one behind."""
+    """Unpack into a temporary folder first, so that an interruption leaves no incomplete folder."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".unpack-") as scratch:
         fresh = Path(scratch) / folder.name
@@ -177,7 +170,7 @@ def _unpack_stream(stream: Any, folder: Path, *, place: str) -> None:
 
 
 def _write_member(tar: tarfile.TarFile, member: tarfile.TarInfo, fresh: Path) -> None:
-    """Write a plain file, less the folder it is in; links and paths that lead outside are left alone."""
+    """Write a regular file without its top folder; skip links and paths that point outside."""
     parts = PurePosixPath(member.name).parts
     parts = parts[1:] if parts[:1] == (".",) else parts
     inside = parts[1:]
@@ -188,4 +181,4 @@ def _write_member(tar: tarfile.TarFile, member: tarfile.TarInfo, fresh: Path) ->
     source = tar.extractfile(member)
     if source is not None:
         with source, target.open("wb") as out:
-            shutil.copyfileobj(source, out, CHUNK)
+            shutil.copyfileobj(source, out)

@@ -1,4 +1,4 @@
-"""Files of data sets: where they lie, and their bytes, read once from a folder or an archive and checked."""
+"""Files of data sets: find them in a folder or an archive, read them once, and verify them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-CHUNK = 2**20  # bytes read at a time where the size of a file is not known
 # What truncated and altered compressed files raise, by where they are damaged.
 DAMAGE = (EOFError, gzip.BadGzipFile, zlib.error, tarfile.TarError)
 
@@ -83,9 +82,9 @@ def find_release(
     path : path or None
         The folder of its files, a folder that holds that one, or an archive; None is :func:`data_folder`.
     needs : sequence of str
-        Files that are wanted; one of them missing from a folder is reason enough to download.
+        Files that are needed; if one is missing from a folder, the data set is downloaded.
     download : bool
-        Whether files that are not there may be downloaded.
+        Whether to download missing files.
     """
     base = data_folder() if path is None else Path(path).expanduser()
     where = _look(release, base)
@@ -117,18 +116,18 @@ def _stored(folder: Path, name: str) -> Path | None:
 
 
 def _advice(release: Release, base: Path) -> str:
-    """Say where a data set can be had and where it belongs."""
+    """Return a message that says where to get a data set and where to put it."""
     urls = ", ".join(download.urls[0] for download in release.downloads)
     how = "unpack it so that there is a folder" if release.unpack else "put them into a folder"
     return (
-        f"{release.name} is not in {base}. Where there is a network, download=True gets it. Otherwise get "
-        f"{urls} and {how} {base / release.folder}, or pass the path of the folder that has the files. "
-        "The environment variable CLUSTERICA_DATA sets where data sets are looked for without a path."
+        f"{release.name} is not in {base}. Pass download=True to download it. Without a network, get "
+        f"{urls} and {how} {base / release.folder}, or pass the path of the folder with the files. "
+        "The environment variable CLUSTERICA_DATA sets the default folder of data sets."
     )
 
 
 class DataFile:
-    """A file that is open for reading, in a folder or in an archive.
+    """An open file in a folder or in an archive.
 
     Parameters
     ----------
@@ -137,11 +136,11 @@ class DataFile:
     stream : binary file
         Its bytes.
     place : str
-        What error messages call it.
+        Its name in error messages.
     size : int or None
-        Its size in bytes, or None if that shows only on reading.
+        Its size in bytes, or None if it is not known before reading.
     md5 : str or None
-        Checksum that its bytes must have.
+        Expected checksum.
     """
 
     def __init__(self, name: str, stream: Any, place: str, size: int | None, md5: str | None):
@@ -152,11 +151,11 @@ class DataFile:
         self._md5 = md5
 
     def fail(self, problem: str) -> NoReturn:
-        """Refuse the file."""
+        """Raise an error that names the file."""
         raise ValueError(f"{self.place} {problem}")
 
     def fill(self, out: np.ndarray) -> None:
-        """Read the whole file, which must be exactly as long, into a contiguous array."""
+        """Read the whole file into a contiguous array, which must have exactly its size."""
         self.expect(out.nbytes)
         view = out.reshape(-1).data
         done = 0
@@ -166,14 +165,14 @@ class DataFile:
         self.verify(out)
 
     def read(self) -> np.ndarray:
-        """Read the whole file into a new array of bytes; its checksum is for :meth:`verify`."""
+        """Read the whole file into a new array of bytes, without verifying it."""
         content = bytearray()  # grows in place, and makes an array that may be written to
-        while chunk := self._stream.read(CHUNK):
+        while chunk := self._stream.read(2**20):
             content += chunk
         return np.frombuffer(content, np.uint8)
 
     def expect(self, n_bytes: int, *, found: int | None = None) -> None:
-        """Refuse a file of another size than this."""
+        """Raise an error if the file has another size."""
         size = self.size if found is None else found
         if size is not None and size != n_bytes:
             self.fail(
@@ -181,7 +180,7 @@ class DataFile:
             )
 
     def verify(self, content: np.ndarray) -> None:
-        """Refuse a file whose bytes, in a contiguous array, have another checksum than the official one."""
+        """Raise an error if the bytes, in a contiguous array, do not have the official checksum."""
         if self._md5 is None:
             return
         found = hashlib.md5(content.reshape(-1).data, usedforsecurity=False).hexdigest()
@@ -199,7 +198,7 @@ def read_files(
     *,
     md5: Mapping[str, str] | None = None,
 ) -> None:
-    """Call ``take`` with each of the named files of a folder or archive, in the order they are stored in.
+    """Call ``take`` with each of the named files of a folder or archive, in their order there.
 
     Parameters
     ----------
@@ -208,14 +207,13 @@ def read_files(
     names : sequence of str
         Names of files; in an archive they may be in any folder.
     take : callable
-        Reads the file it is given. What goes wrong there because the file is damaged becomes an error
-        that names it.
+        Reads the file. An exception because of a damaged file becomes an error that names it.
     md5 : mapping from str to str, default=None
         Checksums of files by name.
     """
-    place = str(where)
+    place, opened = str(where), _in_archive if where.is_file() else _in_folder
     try:
-        for file in _walk(where, names, md5 or {}):
+        for file in opened(where, names, md5 or {}):
             place = file.place
             take(file)
             place = str(where)
@@ -223,12 +221,8 @@ def read_files(
         raise ValueError(f"{place} is truncated or altered ({error}). Get it again.") from error
 
 
-def _walk(where: Path, names: Sequence[str], md5: Mapping[str, str]) -> Iterator[DataFile]:
-    return (_in_archive if where.is_file() else _in_folder)(where, names, md5)
-
-
 def _in_folder(where: Path, names: Sequence[str], md5: Mapping[str, str]) -> Iterator[DataFile]:
-    """Open files of a folder one by one, and those ending in .gz that stand in for them."""
+    """Open files of a folder one by one, or their compressed versions (.gz)."""
     for name in names:
         path = _stored(where, name)
         if path is None:
@@ -244,7 +238,7 @@ def _in_folder(where: Path, names: Sequence[str], md5: Mapping[str, str]) -> Ite
 
 
 def _in_archive(where: Path, names: Sequence[str], md5: Mapping[str, str]) -> Iterator[DataFile]:
-    """Open files of a tar archive as they come, and stop after the last one that is wanted."""
+    """Open files of a tar archive in its order, and stop after the last one that is needed."""
     wanted = set(names)
     with tarfile.open(where) as archive:
         for member in archive:
@@ -282,14 +276,8 @@ def first_stored(where: Path, names: Sequence[str]) -> str | None:
         raise ValueError(f"{where} is not a whole tar archive ({error}). Get it again.") from error
 
 
-def check_choice(name: str, value: object, allowed: Sequence[str]) -> None:
-    """Refuse a value that is not one of those allowed."""
-    if value not in allowed:
-        raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(map(repr, allowed))}.")
-
-
 def check_labels(file: DataFile, labels: np.ndarray, *, first: int, last: int) -> np.ndarray:
-    """Return labels counted from 0, and refuse a file with others than ``first`` to ``last``."""
+    """Return labels from 0; raise an error if the file has labels outside ``first`` to ``last``."""
     wrong = np.flatnonzero((labels < first) | (labels > last))
     if wrong.size:
         file.fail(

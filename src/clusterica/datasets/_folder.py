@@ -1,19 +1,19 @@
-"""Folders of pictures to arrays: one folder for each class, named as the class is."""
+"""Folders of images to arrays: one folder for each class, named after it. Caltech-101 is one of them."""
 
 from __future__ import annotations
 
-import numbers
 import os
 import warnings
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from clusterica.arrays._config import active_config
-from clusterica.datasets._files import check_choice
+from clusterica.arrays import in_order
+from clusterica.datasets._checks import check_choice, is_count
+from clusterica.datasets._download import unpack_nested_tar
+from clusterica.datasets._files import Download, Release, find_release
 from clusterica.datasets._image_set import ImageSet, join_and_free
 from clusterica.datasets._pictures import (
     COLORS,
@@ -22,7 +22,20 @@ from clusterica.datasets._pictures import (
     read_picture,
 )
 
-NAMED_IN_WARNING = 5
+CALTECH101 = Release(
+    name="Caltech-101",
+    folder="101_ObjectCategories",
+    files=("accordion", "airplanes", "Faces", "Leopards", "yin_yang"),
+    downloads=(
+        Download(
+            "caltech-101.zip",
+            ("https://data.caltech.edu/records/mzrjq-6wc02/files/caltech-101.zip",),
+            "3138e1922a9193bfa496528edbbc45d0",
+        ),
+    ),
+    unpack=unpack_nested_tar,
+    other_folders=("caltech-101/101_ObjectCategories",),
+)
 
 
 def load_image_folder(
@@ -35,7 +48,7 @@ def load_image_folder(
     """Read a folder of class folders of images, or a folder of images.
 
     Classes are numbered in the order of their names, and so are the images in each. Names that begin
-    with a dot are passed over; so are files beside the class folders. In a folder without
+    with a dot are skipped; so are files next to the class folders. In a folder without
     folders all files are read, without labels.
 
     Parameters
@@ -48,8 +61,8 @@ def load_image_folder(
         the two is refused.
     resize : int, (int, int) or None, default=None
         An integer scales each image, up or down, so that its longest side has this many pixels, and
-        keeps its proportions (the other side is rounded to whole pixels). A pair is the height and
-        width of all, whatever the proportions were. Scaling is bicubic, with smoothing where it shrinks
+        keeps its aspect ratio (the other side is rounded to whole pixels). A pair is the height and
+        width of all images; the aspect ratio may change. Scaling is bicubic, with smoothing where it shrinks
         (``PIL.Image.Resampling.BICUBIC``).
     on_error : {"raise", "skip"}, default="raise"
         What to do with a file that is not an image, or a damaged one, and with an empty class
@@ -83,10 +96,68 @@ def load_image_folder(
         raise NotADirectoryError(
             f"{folder} is not a folder; pass one that holds folders of images."
         )
-    return read_classes(folder, color=color, resize=resize, on_error=on_error, leave_out=())
+    return _read_classes(folder, color=color, resize=resize, on_error=on_error, leave_out=())
 
 
-def read_classes(
+def load_caltech101(
+    path: str | os.PathLike[str] | None = None,
+    *,
+    background: bool = False,
+    color: str = "rgb",
+    resize: int | tuple[int, int] | None = None,
+    on_error: str = "raise",
+    download: bool = False,
+) -> ImageSet:
+    """Read Caltech-101 from its folder of class folders.
+
+    The data set has no official split into training and test images.
+
+    Parameters
+    ----------
+    path : path or None, default=None
+        The folder ``101_ObjectCategories`` or one that holds it. None looks in :func:`data_folder`.
+    background : bool, default=False
+        Read the folder ``BACKGROUND_Google`` too, as one more class. It is no kind of thing, and the
+        usual experiments leave it out.
+    color : {"rgb", "grey", "keep"}, default="rgb"
+        Some of the images are grey: "rgb" repeats them into three channels; see
+        :func:`load_image_folder`.
+    resize : int, (int, int) or None, default=None
+        The images differ in size. An integer scales each so that its longest side has this many
+        pixels and keeps its proportions; see :func:`load_image_folder`.
+    on_error : {"raise", "skip"}, default="raise"
+        What to do with a file that is not an image.
+    download : bool, default=False
+        Download the archive (131 MiB) and unpack it if the folder is not there.
+
+    Returns
+    -------
+    ImageSet
+        ``images`` is a list of arrays, or one array if ``resize`` is a pair. ``files`` has the path of each.
+
+    Examples
+    --------
+    >>> from clusterica.datasets import load_caltech101
+    >>> caltech = load_caltech101("data", resize=150, download=True)  # doctest: +SKIP
+    >>> len(caltech.images), len(caltech.class_names)  # doctest: +SKIP
+    (8677, 101)
+    """
+    import_pillow("load_caltech101")
+    where = find_release(CALTECH101, path, needs=(), download=download)
+    if where.is_file():
+        raise NotADirectoryError(
+            f"{where} is a file. Unpack it and pass the folder {CALTECH101.folder}."
+        )
+    return _read_classes(
+        where,
+        color=color,
+        resize=resize,
+        on_error=on_error,
+        leave_out=() if background else ("BACKGROUND_Google",),
+    )
+
+
+def _read_classes(
     folder: Path,
     *,
     color: str,
@@ -94,7 +165,7 @@ def read_classes(
     on_error: str,
     leave_out: Sequence[str],
 ) -> ImageSet:
-    """Read a folder of class folders, but for those left out."""
+    """Read a folder of class folders, except those in ``leave_out``."""
     check_choice("color", color, COLORS)
     check_choice("on_error", on_error, ("raise", "skip"))
     size = _check_resize(resize)
@@ -138,14 +209,11 @@ def _files_of(folder: Path) -> list[Path]:
 
 
 def _check_resize(resize: Any) -> int | tuple[int, int] | None:
-    """Refuse sizes that are not whole numbers of pixels."""
+    """Raise an error if a size is not a whole number of pixels."""
     if resize is None:
         return None
     sides = resize if isinstance(resize, tuple | list) else (resize,)
-    whole = [
-        isinstance(s, numbers.Integral) and not isinstance(s, bool) and int(s) >= 1 for s in sides
-    ]
-    if not all(whole) or len(sides) not in ((1,) if sides is not resize else (2,)):
+    if not all(map(is_count, sides)) or len(sides) not in ((1,) if sides is not resize else (2,)):
         raise ValueError(
             f"resize is {resize!r}; it must be None, the pixels of the longest side, or a pair of height "
             "and width, all whole numbers from 1."
@@ -156,7 +224,7 @@ def _check_resize(resize: Any) -> int | tuple[int, int] | None:
 def _read_all(
     files: list[Path], *, color: str, size: int | tuple[int, int] | None, on_error: str
 ) -> list[Any]:
-    """Read pictures on several threads; with "skip", an error takes the place of a bad one."""
+    """Read images on several threads; with "skip", unreadable ones are returned as errors."""
 
     def read(file: Path) -> np.ndarray | UnreadableImageError:
         try:
@@ -168,22 +236,20 @@ def _read_all(
                 f"{error}. Remove the file, or pass on_error='skip'."
             ) from error.__cause__
 
-    with ThreadPoolExecutor(active_config().n_threads) as pool:
-        return list(pool.map(read, files))
+    return list(in_order(read, ((file,) for file in files)))
 
 
 def _report(problems: list[str], folder: Path) -> None:
-    """Warn once of everything that was passed over."""
+    """Warn once about everything that was skipped."""
     if not problems:
         return
-    named = "; ".join(problems[:NAMED_IN_WARNING])
-    more = len(problems) - NAMED_IN_WARNING
-    rest = f"; and {more} more" if more > 0 else ""
-    warnings.warn(f"Passed over in {folder}: {named}{rest}.", UserWarning, stacklevel=4)
+    named = "; ".join(problems[:5])  # enough to see what is wrong
+    rest = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
+    warnings.warn(f"Skipped in {folder}: {named}{rest}.", UserWarning, stacklevel=4)
 
 
 def _check_channels(files: list[Path], images: list[np.ndarray]) -> None:
-    """Refuse a mixture of grey and colour."""
+    """Raise an error if grey and colour images are mixed."""
     first_of = {image.ndim: file for file, image in reversed(list(zip(files, images, strict=True)))}
     if len(first_of) > 1:
         raise ValueError(
@@ -193,7 +259,7 @@ def _check_channels(files: list[Path], images: list[np.ndarray]) -> None:
 
 
 def _stack(images: list[np.ndarray]) -> np.ndarray | list[np.ndarray]:
-    """Make one array of images of one size; the list is used up by it."""
+    """Return one array if all images have the same size, else the list, which is emptied as it is copied."""
     if len({image.shape for image in images}) > 1:
         return images
     parts = [image[np.newaxis] for image in images]

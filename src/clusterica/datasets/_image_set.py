@@ -1,4 +1,4 @@
-"""What every reader of images returns: pictures, labels, and the names and folds that go with them."""
+"""The result of all readers of images: images, labels, class names, and folds or files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 
 class ImageSet(NamedTuple):
-    """Images with what is known about them.
+    """Images with their labels.
 
     Examples
     --------
@@ -33,9 +33,9 @@ class ImageSet(NamedTuple):
 
 
 def join_and_free(parts: list[np.ndarray]) -> np.ndarray:
-    """Concatenate along the first axis, dropping each part once copied.
+    """Concatenate along the first axis, and free each part once it is copied.
 
-    The peak is the result and one part. The list is empty afterwards.
+    Peak memory is the result and one part. The list is empty afterwards.
     """
     out = np.empty((sum(map(len, parts)), *parts[0].shape[1:]), parts[0].dtype)
     end = len(out)

@@ -7,11 +7,11 @@ import os
 
 import numpy as np
 
+from clusterica.datasets._checks import check_choice
 from clusterica.datasets._files import (
     DataFile,
     Download,
     Release,
-    check_choice,
     check_labels,
     find_release,
     read_files,

@@ -1,4 +1,4 @@
-"""A picture file to an array of bytes: decoded, turned upright, laid on white, scaled, in grey or colour."""
+"""Read an image file into an array of bytes: upright, on white, scaled, in grey or colour."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 
 COLORS = ("rgb", "grey", "keep")
-# Pillow's names of the ways to store a grey picture with more than 8 bits.
+# Modes of Pillow for grey images with more than 8 bits.
 DEEP_GREY = ("I;16", "I;16L", "I;16B", "I;16N", "I")
 WITH_ALPHA = ("LA", "La", "PA", "RGBA", "RGBa")
 
 
 class UnreadableImageError(ValueError):
-    """A file is not a picture, or a damaged one."""
+    """A file is not an image, or it is damaged."""
 
 
 def import_pillow(reader: str) -> ModuleType:
-    """Import Pillow, which a reader of pictures needs."""
+    """Import Pillow; raise an error that says how to install it."""
     try:
         import PIL.Image
         import PIL.ImageOps
@@ -36,14 +36,14 @@ def import_pillow(reader: str) -> ModuleType:
 def read_picture(
     path: str | os.PathLike[str], *, color: str, resize: int | tuple[int, int] | None
 ) -> np.ndarray:
-    """Read a picture.
+    """Read an image file.
 
     Parameters
     ----------
     path : path
         The file.
     color : {"rgb", "grey", "keep"}
-        Three channels, one, or as many of both as the file has.
+        Three channels, one channel, or as in the file.
     resize : int, (int, int) or None
         Pixels of the longest side, or height and width.
 
@@ -57,9 +57,13 @@ def read_picture(
             picture = pil.ImageOps.exif_transpose(stored)
             picture = _plain(pil, picture, color=color)
             if resize is not None:
-                size = _target(picture.size, resize)
-                # Bicubic with a support as wide as the shrinking asks for, so that nothing aliases.
-                picture = picture.resize(size, pil.Image.Resampling.BICUBIC)
+                if isinstance(resize, tuple):
+                    height, width = resize
+                else:
+                    scale = resize / max(picture.size)
+                    width, height = (max(1, round(side * scale)) for side in picture.size)
+                # Bicubic: Pillow widens the filter when it shrinks an image, so that nothing aliases.
+                picture = picture.resize((width, height), pil.Image.Resampling.BICUBIC)
             return np.array(picture)
     except (
         OSError,
@@ -73,7 +77,7 @@ def read_picture(
 
 
 def _plain(pil: ModuleType, picture: Any, *, color: str) -> Any:
-    """Bring a picture to 8 bits of grey or of red, green and blue."""
+    """Convert an image to 8-bit grey or RGB."""
     if picture.mode in DEEP_GREY:
         # 16 bits to 8; Pillow itself would clip at 255.
         deep = np.asarray(picture)
@@ -90,11 +94,3 @@ def _plain(pil: ModuleType, picture: Any, *, color: str) -> Any:
     if color == "keep":
         return picture.convert("L" if picture.mode in ("L", "1") else "RGB")
     return picture.convert("RGB" if color == "rgb" else "L")
-
-
-def _target(size: tuple[int, int], resize: int | tuple[int, int]) -> tuple[int, int]:
-    """Return the new width and height of a picture of some width and height."""
-    if isinstance(resize, tuple):
-        return resize[1], resize[0]
-    scale = resize / max(size)
-    return max(1, round(size[0] * scale)), max(1, round(size[1] * scale))

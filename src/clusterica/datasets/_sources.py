@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from clusterica.arrays import as_generator
 
-# A law draws an array of a shape; Student's reads the degrees of freedom.
+# Draws an array of a shape; only Student's t uses the degrees of freedom.
 Law = Callable[[np.random.Generator, tuple[int, int], float], np.ndarray]
 
 
@@ -51,7 +51,7 @@ def make_sparse_sources(
         there clusters find no sources. A distribution of SciPy, such as ``scipy.stats.gennorm(0.5)``,
         is centred where it has a mean and scaled where it has a variance.
     df : float, default=5.0
-        Degrees of freedom of Student's t; the other laws do not read it.
+        Degrees of freedom of Student's t; the other laws ignore it.
     mixing : None, "orthogonal" or array of shape (n_mixtures, n_features), default=None
         The mixing matrix A. None is the identity, so that X is S. "orthogonal" draws a random
         orthogonal matrix, under which white sources stay white.
@@ -79,63 +79,43 @@ def make_sparse_sources(
     return SparseSources(X=S if mixing is None else S @ A.T, S=S, A=A)
 
 
-def _laplace(rng: np.random.Generator, shape: tuple[int, int], df: float) -> np.ndarray:
-    """p(s) ∝ exp(-√2 |s|), the law of Vinnikov & Shalev-Shwartz."""
-    return rng.laplace(scale=math.sqrt(0.5), size=shape)
-
-
-def _hypsecant(rng: np.random.Generator, shape: tuple[int, int], df: float) -> np.ndarray:
-    """p(s) = sech(π s / 2) / 2, by its inverse distribution function (2/π) log tan(π u / 2)."""
-    u = np.maximum(rng.random(shape), 2.0**-54)  # log tan 0 is not finite
-    return (2 / np.pi) * np.log(np.tan((np.pi / 2) * u))
-
-
-def _logistic(rng: np.random.Generator, shape: tuple[int, int], df: float) -> np.ndarray:
-    """The logistic law has variance scale² π² / 3."""
-    return rng.logistic(scale=math.sqrt(3) / math.pi, size=shape)
-
-
-def _student(rng: np.random.Generator, shape: tuple[int, int], df: float) -> np.ndarray:
-    """Student's t has variance df / (df - 2) above two degrees of freedom, none below."""
-    return rng.standard_t(df, size=shape) * (math.sqrt((df - 2) / df) if df > 2 else 1.0)
-
-
-def _cauchy(rng: np.random.Generator, shape: tuple[int, int], df: float) -> np.ndarray:
-    """The standard Cauchy law, which has neither mean nor variance."""
-    return rng.standard_cauchy(size=shape)
-
-
-def _uniform(rng: np.random.Generator, shape: tuple[int, int], df: float) -> np.ndarray:
-    """The uniform law on [-h, h] has variance h² / 3."""
-    return rng.uniform(-math.sqrt(3), math.sqrt(3), size=shape)
-
-
-def _gaussian(rng: np.random.Generator, shape: tuple[int, int], df: float) -> np.ndarray:
-    """The standard normal law, which no ICA can separate."""
-    return rng.standard_normal(shape)
-
-
+# Centred at zero, with unit variance where there is a variance.
 DISTRIBUTIONS: dict[str, Law] = {
-    "laplace": _laplace,
-    "hypsecant": _hypsecant,
-    "logistic": _logistic,
-    "t": _student,
-    "cauchy": _cauchy,
-    "uniform": _uniform,
-    "gaussian": _gaussian,
+    # p(s) ∝ exp(-√2 |s|), the law of Vinnikov & Shalev-Shwartz
+    "laplace": lambda rng, shape, df: rng.laplace(scale=math.sqrt(0.5), size=shape),
+    # p(s) = sech(π s / 2) / 2
+    "hypsecant": lambda rng, shape, df: _hypsecant_quantile(rng.random(shape)),
+    # variance scale² π² / 3
+    "logistic": lambda rng, shape, df: rng.logistic(scale=math.sqrt(3) / math.pi, size=shape),
+    # variance df / (df - 2) above two degrees of freedom, infinite below
+    "t": lambda rng, shape, df: (
+        rng.standard_t(df, size=shape) * (math.sqrt((df - 2) / df) if df > 2 else 1.0)
+    ),
+    # neither mean nor variance
+    "cauchy": lambda rng, shape, df: rng.standard_cauchy(size=shape),
+    # variance h² / 3 on [-h, h]
+    "uniform": lambda rng, shape, df: rng.uniform(-math.sqrt(3), math.sqrt(3), size=shape),
+    # no ICA can separate Gaussian sources
+    "gaussian": lambda rng, shape, df: rng.standard_normal(shape),
 }
 
 
+def _hypsecant_quantile(u: np.ndarray) -> np.ndarray:
+    """Return (2/π) log tan(π u / 2), the inverse of the distribution function."""
+    quantile: np.ndarray = np.log(np.tan((np.pi / 2) * np.maximum(u, 2.0**-54)))  # log tan 0 = -inf
+    return (2 / np.pi) * quantile
+
+
 def _law(distribution: Any) -> Law:
-    """Return the function that draws from a law that was named, or from a frozen one of SciPy."""
+    """Return the function that draws from a law, given by name or as a frozen distribution of SciPy."""
     if isinstance(distribution, str) and distribution in DISTRIBUTIONS:
         return DISTRIBUTIONS[distribution]
-    # Only a frozen distribution knows all its parameters; it refers to the family as its ``dist``.
+    # Only a frozen distribution has all its parameters; ``dist`` is its family.
     if hasattr(distribution, "dist") and hasattr(distribution, "rvs"):
         return partial(_frozen, distribution)
     raise ValueError(
-        f"distribution is {distribution!r}; it must be one of {', '.join(DISTRIBUTIONS)}, or a "
-        "distribution of scipy.stats with its parameters, such as scipy.stats.gennorm(0.5)."
+        f"the distribution of the sources is {distribution!r}; it must be one of {', '.join(DISTRIBUTIONS)}, "
+        "or a distribution of scipy.stats with its parameters, such as scipy.stats.gennorm(0.5)."
     )
 
 
@@ -151,7 +131,7 @@ def _frozen(law: Any, rng: np.random.Generator, shape: tuple[int, int], df: floa
 def _mixing_matrix(
     mixing: ArrayLike | str | None, *, n_features: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Make the mixing matrix that was asked for, of shape (n_mixtures, n_features)."""
+    """Return the mixing matrix, of shape (n_mixtures, n_features)."""
     if mixing is None:
         return np.eye(n_features)
     if isinstance(mixing, str):
@@ -163,6 +143,6 @@ def _mixing_matrix(
     if A.ndim != 2 or A.shape[1] != n_features:
         raise ValueError(
             f"mixing has shape {A.shape}; it must be a matrix with "
-            f"n_features={n_features} columns, one a source."
+            f"n_features={n_features} columns, one for each source."
         )
     return A

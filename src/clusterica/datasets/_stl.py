@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 
 import numpy as np
 
+from clusterica.datasets._checks import check_choice
 from clusterica.datasets._download import unpack_tar
 from clusterica.datasets._files import (
     DataFile,
     Download,
     Release,
-    check_choice,
     check_labels,
     file_sizes,
     find_release,
@@ -20,9 +21,8 @@ from clusterica.datasets._files import (
 )
 from clusterica.datasets._image_set import ImageSet
 
-SIDE = 96
-RECORD = 3 * SIDE * SIDE
-N_FOLDS = 10
+PLANES = (3, 96, 96)  # channels, columns, rows
+RECORD = math.prod(PLANES)  # bytes of an image
 FOLDS = "fold_indices.txt"
 CLASSES = (
     *("airplane", "bird", "car", "cat", "deer"),
@@ -112,7 +112,7 @@ def _read_parts(where: Path, parts: tuple[str, ...], names: list[str], *, verify
         counts = [-(-sizes[f"{part}_X.bin"] // RECORD) for part in parts]
     ends = np.cumsum(counts)
     rows = {p: slice(e - n, e) for p, e, n in zip(parts, ends, counts, strict=True)}
-    planes = np.empty((sum(counts), 3, SIDE, SIDE), np.uint8)
+    planes = np.empty((sum(counts), *PLANES), np.uint8)
     labels = np.empty(len(planes), np.int64)
     folds: list[np.ndarray] = []
 
@@ -149,7 +149,7 @@ def _map_images(where: Path, name: str, *, verify: bool) -> np.ndarray:
     read_files(where, [name], lambda file: file.expect(n_images * RECORD))
     if n_images == 0:
         raise ValueError(f"{where / name} is empty. Get it again.")
-    return _upright(np.memmap(where / name, np.uint8, mode="r", shape=(n_images, 3, SIDE, SIDE)))
+    return _upright(np.memmap(where / name, np.uint8, mode="r", shape=(n_images, *PLANES)))
 
 
 def _parse_folds(file: DataFile, n_images: int, *, length: int | None) -> list[np.ndarray]:
@@ -159,8 +159,8 @@ def _parse_folds(file: DataFile, n_images: int, *, length: int | None) -> list[n
         folds = [np.array(line.split(), dtype=np.intp) for line in lines if line.strip()]
     except ValueError as error:
         file.fail(f"holds something that is not a number ({error}). Get it again.")
-    if len(folds) != N_FOLDS:
-        file.fail(f"has {len(folds)} lines in place of {N_FOLDS}, one for each fold. Get it again.")
+    if len(folds) != 10:
+        file.fail(f"has {len(folds)} lines in place of 10, one for each fold. Get it again.")
     for number, fold in enumerate(folds):
         if length is not None and len(fold) != length:
             file.fail(f"gives fold {number} {len(fold)} images in place of {length}. Get it again.")

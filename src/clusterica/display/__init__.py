@@ -1,4 +1,4 @@
-"""Pictures of what was learned, with matplotlib, which is imported where it is used."""
+"""Figures of fitted estimators, with matplotlib, which is imported at its first use."""
 
 from clusterica.display._centers import CentersDisplay
 from clusterica.display._density import DensityDisplay

@@ -1,4 +1,4 @@
-"""A scatter of two-dimensional rows x with each centroid d as an arrow from the origin, or the mean."""
+"""A scatter plot of two-dimensional rows x, with each centroid d as an arrow from the origin or the mean."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class CentersDisplay:
-    """Rows of a plane and the centroids learned from them.
+    """A scatter plot of rows with two features, and the centroids learned from them.
 
     Make one with :meth:`from_estimator`, or from a matrix of rows and one of centroids.
 
@@ -27,7 +27,7 @@ class CentersDisplay:
     centers : array of shape (n_clusters, 2)
         Centroids.
     origin : array of shape (2,), default=(0, 0)
-        Where the arrows begin, and what centroids are relative to.
+        Start of the arrows; centroids are relative to it.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class CentersDisplay:
         X : array of shape (n_samples, 2)
             Rows to show.
         max_points : int, default=3000
-            The most rows to draw; of more, every so-many-th is drawn.
+            Maximum number of rows to draw; of more, an evenly spaced subset is drawn.
         length : float, default=None
             Length of the arrows, for centroids that are directions. By default an arrow ends at
             its centroid.
@@ -99,7 +99,7 @@ class CentersDisplay:
         ax : matplotlib Axes, default=None
             Where to draw; a new figure by default.
         max_points : int, default=3000
-            The most rows to draw; of more, every so-many-th is drawn.
+            Maximum number of rows to draw; of more, an evenly spaced subset is drawn.
         length : float, default=None
             Length of the arrows; by default an arrow ends at its centroid.
         title : str, default=None
@@ -123,14 +123,25 @@ class CentersDisplay:
         self.points_ = self.ax_.scatter(
             shown[:, 0], shown[:, 1], s=4, alpha=0.35, linewidths=0, color="#4c78a8"
         )
-        self.arrows_ = [_arrow(self.ax_, origin, origin + tip) for tip in tips]
+        # Annotations, not quiver: their heads keep a size that is independent of the scale of the data.
+        style = {
+            "arrowstyle": "-|>",
+            "color": "#d62728",
+            "linewidth": 2.2,
+            "shrinkA": 0,
+            "shrinkB": 0,
+        }
+        self.arrows_ = [
+            self.ax_.annotate("", tuple(origin + tip), tuple(origin), arrowprops=style)
+            for tip in tips
+        ]
         self._frame(shown - origin, tips, origin)
         if title is not None:
             self.ax_.set_title(title)
         return self
 
     def _frame(self, shown: np.ndarray, tips: np.ndarray, origin: np.ndarray) -> None:
-        """Centre the axes on the origin; a few far rows of a heavy tail may fall outside."""
+        """Centre the axes on the origin; a few outliers of a heavy tail may fall outside."""
         reach = max(np.quantile(np.abs(shown), 0.998), np.abs(tips).max()) * 1.08
         x, y = origin
         self.ax_.set(xlim=(x - reach, x + reach), ylim=(y - reach, y + reach), aspect="equal")
@@ -139,7 +150,7 @@ class CentersDisplay:
 
 
 def _planar(name: str, rows: ArrayLike) -> np.ndarray:
-    """Check that rows lie in a plane."""
+    """Return rows as an array; raise an error if they do not have two features."""
     array = np.asarray(rows, dtype=np.float64)
     if array.ndim != 2 or array.shape[1] != 2 or len(array) == 0:
         raise ValueError(
@@ -147,9 +158,3 @@ def _planar(name: str, rows: ArrayLike) -> np.ndarray:
             "Choose two columns, or use FiltersDisplay."
         )
     return array
-
-
-def _arrow(ax: Axes, origin: np.ndarray, tip: np.ndarray) -> Any:
-    """Draw one arrow."""
-    style = {"arrowstyle": "-|>", "color": "#d62728", "linewidth": 2.2, "shrinkA": 0, "shrinkB": 0}
-    return ax.annotate("", xy=tuple(tip), xytext=tuple(origin), arrowprops=style)

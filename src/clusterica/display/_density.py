@@ -1,4 +1,4 @@
-"""A picture of a density f(x) of one column, cut into clusters at its valleys, with the rows below it."""
+"""A plot of the density f(x) of one column, cut into clusters at its valleys, with the rows below it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ from clusterica.display._mpl import axes_or_new
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Of the clusters, as tints below the curve, and of the classes, as darker marks below the axis.
+# Colours of the clusters below the curve, and darker ones of the classes below the axis.
 _TINTS = ("#4c78a8", "#f58518", "#54a24b", "#b279a2", "#72b7b2", "#e45756")
 _MARKS = ("#1f2d50", "#b8360e", "#2f6b2a", "#7a3b73", "#2b7f7a", "#8c6d00")
-_LOWEST_SHOWN = 2e-3  # of the height of the density; long tails beyond it are left out
-_STRIP = 0.07  # height of a strip of rows, in heights of the density
+_STRIP = 0.07  # height of a strip of rows, as a share of the height of the density
 
 
 class DensityDisplay:
@@ -31,15 +30,15 @@ class DensityDisplay:
     Parameters
     ----------
     grid : array of shape (n_nodes,)
-        Rising values.
+        Values in increasing order.
     density : array of shape (n_nodes,)
         Density at each of them.
     valleys : array of shape (n_clusters - 1,), default=()
-        Where the clusters are cut.
+        Boundaries between the clusters.
     x : array of shape (n_samples,) or (n_samples, 1), default=None
         Rows to show below the density.
     y : array of shape (n_samples,), default=None
-        Classes of the rows; each has a strip of its own, with its name at the left.
+        Classes of the rows; each is drawn in its own strip, with its name at the left.
 
     Attributes
     ----------
@@ -50,9 +49,9 @@ class DensityDisplay:
     cuts_ : list of matplotlib Line2D
         A dashed line at each valley.
     points_ : list of matplotlib Line2D
-        The rows, of each class if there are some.
+        The rows, one entry for each class.
     ax_ : matplotlib Axes
-        Axes with all of them.
+        Axes of the plot.
     figure_ : matplotlib Figure
         Figure that holds them.
 
@@ -95,7 +94,7 @@ class DensityDisplay:
         title: str | None = None,
         ax: Axes | None = None,
     ) -> DensityDisplay:
-        """Show the density that a clusterer found, and where it cut it.
+        """Show the density that a clusterer estimated, and where it cut it.
 
         Parameters
         ----------
@@ -104,9 +103,9 @@ class DensityDisplay:
         X : array of shape (n_samples, n_features), default=None
             Rows to show below the density. The steps of a pipeline before the clusterer project them.
         y : array of shape (n_samples,), default=None
-            Classes of the rows; each has a strip of its own, with its name at the left.
+            Classes of the rows; each is drawn in its own strip, with its name at the left.
         max_points : int, default=3000
-            The most rows to draw; of more, every so-many-th is drawn.
+            Maximum number of rows to draw; of more, an evenly spaced subset is drawn.
         title : str, default=None
             Title of the axes.
         ax : matplotlib Axes, default=None
@@ -143,7 +142,7 @@ class DensityDisplay:
         ax : matplotlib Axes, default=None
             Where to draw; a new figure by default.
         max_points : int, default=3000
-            The most rows to draw; of more, every so-many-th is drawn.
+            Maximum number of rows to draw; of more, an evenly spaced subset is drawn.
         title : str, default=None
             Title of the axes.
 
@@ -197,9 +196,9 @@ class DensityDisplay:
     def _frame(
         self, grid: np.ndarray, density: np.ndarray, valleys: np.ndarray, n_strips: int
     ) -> None:
-        """Show the density where there is some, and room below it for the strips."""
+        """Set the limits of the axes, with room for the strips below the density."""
         top = density.max()
-        seen = grid[density > _LOWEST_SHOWN * top]
+        seen = grid[density > 2e-3 * top]  # less than a pixel high; long tails are cut off
         ends = np.array([min(seen[0], *valleys, seen[0]), max(seen[-1], *valleys, seen[-1])])
         margin = 0.02 * (ends[1] - ends[0])
         ax = self.ax_

@@ -1,4 +1,4 @@
-"""A picture of learned filters: centroids d, or their pixel-space filters Wᵀd and patterns W⁻¹d."""
+"""An image of learned filters: centroids d, or their pixel-space filters Wᵀd and patterns W⁻¹d."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SHOWS = ("patterns", "filters", "whitened")
 
 
 class FiltersDisplay:
-    """Learned filters as tiles of one picture.
+    """Learned filters as tiles of one image.
 
     Make one with :meth:`from_estimator`, or from any matrix with a filter a row.
 
@@ -64,7 +64,7 @@ class FiltersDisplay:
         title: str | None = None,
         ax: Axes | None = None,
     ) -> FiltersDisplay:
-        """Show what a fitted estimator learned.
+        """Show the filters of a fitted estimator.
 
         Parameters
         ----------
@@ -83,7 +83,7 @@ class FiltersDisplay:
             Shape of a filter as a picture, by default that of the patches of image features, else a
             square.
         region : int, default=0
-            The region whose filters are meant, if image features have several.
+            Index of the region, if image features have filters for several regions.
         n_columns : int, default=None
             Number of tiles side by side.
         scale : {"each", "all"}, default="each"
@@ -154,9 +154,9 @@ def to_pixels(rows: np.ndarray, *, whitener: Any, show: str) -> np.ndarray:
     _check_show(show)
     if show == "whitened":
         return turned_to_zca(rows, whitener)
-    if show == "patterns":
-        return rows @ to_host(whitener.dewhitening_).T
-    return rows @ to_host(whitener.whitening_)
+    back = whitener.dewhitening_.T if show == "patterns" else whitener.whitening_
+    pixels: np.ndarray = rows @ to_host(back)
+    return pixels
 
 
 def _check_show(show: str) -> None:

@@ -1,4 +1,4 @@
-"""The rows that an estimator learned, as a NumPy matrix on the host, in the space they are to be seen in."""
+"""Centres, components or filters of a fitted estimator, as a NumPy matrix in the space to be shown."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def image_filters(features: Any, *, show: str, region: int = 0) -> np.ndarray:
     show : {"patterns", "filters", "whitened"}
         Patterns of pixels that whiten to the filters, filters of pixels, or filters of whitened patches.
     region : int, default=0
-        The region whose filters are meant, if there are several.
+        Index of the region, if there are filters for several regions.
 
     Returns
     -------
@@ -97,7 +97,7 @@ def image_filters(features: Any, *, show: str, region: int = 0) -> np.ndarray:
 
 
 def of_region(values: Any, region: int) -> Any:
-    """Return what belongs to a region, of what there may be one of for each."""
+    """Return the entry of a region, if there is one for each region."""
     return values[region] if isinstance(values, list) else values
 
 
@@ -112,13 +112,14 @@ def picture_shape(patch_shape: tuple[int, int, int]) -> tuple[int, ...]:
 
 
 def turned_to_zca(rows: np.ndarray, whitener: Any) -> np.ndarray:
-    """Turn whitened rows to where ZCA would have put them, so that they look like the data.
+    """Rotate whitened rows to the space of ZCA whitening, so that they look like the data.
 
     All whitening matrices differ by a rotation: T = Q T_zca, where Q is the orthogonal factor of the
-    transposed inverse. Rows of a step without an inverse matrix are left as they are.
+    transposed inverse. Rows of a step without an inverse matrix are returned unchanged.
     """
     if getattr(whitener, "dewhitening_", None) is None:
         return rows
     back = np.asarray(to_host(whitener.dewhitening_), dtype=np.float64)
     U, _, Vt = np.linalg.svd(back, full_matrices=False)
-    return rows @ (U @ Vt).T
+    turned: np.ndarray = rows @ (U @ Vt).T
+    return turned

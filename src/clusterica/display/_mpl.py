@@ -1,4 +1,4 @@
-"""The one place that asks for matplotlib, and says how to get it."""
+"""Checks that matplotlib is installed, and creates axes."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ if TYPE_CHECKING:
 
 
 def check_matplotlib(what: str) -> None:
-    """Raise an error with the remedy when matplotlib is not installed.
+    """Raise an error if matplotlib is not installed.
 
     Parameters
     ----------
     what : str
-        What needs it; the message begins with this.
+        What needs matplotlib; the message starts with it.
     """
     try:
         found = importlib.util.find_spec("matplotlib") is not None

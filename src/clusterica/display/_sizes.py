@@ -1,4 +1,4 @@
-"""Sizes of clusters in falling order, on a logarithmic scale: n_(1) >= n_(2) >= ... >= n_(k)."""
+"""Sizes of clusters in decreasing order, on a logarithmic scale: n_(1) >= n_(2) >= ... >= n_(k)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from clusterica.cluster._sizes import cluster_sizes, near_empty
+from clusterica.cluster import cluster_sizes, near_empty
 from clusterica.display._learned import of_region
 from clusterica.display._mpl import axes_or_new
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ClusterSizesDisplay:
-    """Sizes of clusters from the largest to the smallest, with those near-empty marked.
+    """Sizes of clusters from the largest to the smallest, with nearly empty ones marked.
 
     A cluster is near-empty if it holds one row, or less than a hundredth of the mean size. Many such
     clusters mean that whitening or normalisation are badly set, that there are too many features, or
@@ -66,7 +66,7 @@ class ClusterSizesDisplay:
         estimator : object
             A clusterer with ``counts_`` or ``labels_``, or image features that learned with one.
         region : int, default=0
-            The region whose filters are meant, if image features have several.
+            Index of the region, if image features have filters for several regions.
         title : str, default=None
             Title of the axes, by default the share of near-empty clusters.
         ax : matplotlib Axes, default=None

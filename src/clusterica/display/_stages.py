@@ -18,15 +18,14 @@ if TYPE_CHECKING:
 
 _LABELS = {"raw": "raw", "normalized": "normalised", "whitened": "whitened"}
 _BEST = "best filter"
-_PEAK = 0.995  # quantile of the values that are told apart; the few beyond it are black or white
 
 
 class StagesDisplay:
     """Patches after every step of :class:`~clusterica.images.ImageFeatures`, one patch a column.
 
-    What to look for [1]_: after normalisation patches of one contrast; after whitening sharp edges, with
-    neither noise (a larger eps helps) nor slow undulation (a smaller one). The last line is each
-    whitened patch as the filter nearest to it explains it, on the same scale of greys.
+    What to look for [1]_: after normalisation, patches of equal contrast; after whitening, sharp edges, no
+    noise (a larger eps helps) and no smooth gradients (a smaller eps helps). The last line approximates
+    each whitened patch by its best filter, on the same grey scale.
 
     Make one with :meth:`from_estimator`, or from patches by the names of the steps.
 
@@ -82,18 +81,18 @@ class StagesDisplay:
         title: str | None = None,
         ax: Axes | None = None,
     ) -> StagesDisplay:
-        """Show what fitted image features make of patches.
+        """Show patches after every step of fitted image features.
 
         Parameters
         ----------
         estimator : ImageFeatures
             Fitted.
         patches : array of shape (n_patches, patch_size * patch_size * channels)
-            Rows of pixels, such as :func:`~clusterica.images.sample_patches` gives.
+            Rows of pixels, for example from :func:`~clusterica.images.sample_patches`.
         max_patches : int, default=16
-            The most patches to show, the first ones.
+            Maximum number of patches to show; the first ones are shown.
         region : int, default=0
-            The region whose filters are meant, if there are several.
+            Index of the region, if there are filters for several regions.
         title : str, default=None
             Title of the axes.
         ax : matplotlib Axes, default=None
@@ -163,23 +162,24 @@ class StagesDisplay:
 
 
 def _explained(rows: np.ndarray, filters: np.ndarray) -> np.ndarray:
-    """Return each row as a multiple of the one filter that is nearest to its line."""
+    """Return each row approximated by a multiple of the filter with the largest absolute response."""
     lengths = np.linalg.norm(filters, axis=1, keepdims=True)
     unit = np.divide(filters, lengths, out=np.zeros_like(filters), where=lengths > 0)
-    gains = rows @ unit.T
+    gains: np.ndarray = rows @ unit.T
     best = np.abs(gains).argmax(axis=1)
-    return gains[np.arange(len(rows)), best, np.newaxis] * unit[best]
+    explained: np.ndarray = gains[np.arange(len(rows)), best, np.newaxis] * unit[best]
+    return explained
 
 
 def _greys(rows: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-    """Return values from 0 to 1: raw ones over their range, others about zero on the scale of their step."""
+    """Scale values to 0..1: raw ones by their range, others around zero by the scale of their step."""
     found, peak = [], 0.0
     for name, values in rows.items():
         if name == "raw":
             low, width = values.min(), np.ptp(values)
             found.append((values - low) / width if width > 0 else np.full_like(values, 0.5))
             continue
-        if name != _BEST or peak == 0.0:  # that one keeps the scale of what it explains
-            peak = float(np.quantile(np.abs(values), _PEAK))
+        if name != _BEST or peak == 0.0:  # the best filter has the scale of the whitened patch
+            peak = float(np.quantile(np.abs(values), 0.995))  # the few beyond are black or white
         found.append(0.5 + np.clip(values / peak, -1, 1) / 2 if peak > 0 else 0 * values + 0.5)
     return found

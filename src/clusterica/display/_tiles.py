@@ -1,4 +1,4 @@
-"""One picture of many filters: a row w becomes a tile, 1/2 + w / (2 max |w|), with zero as grey."""
+"""One image of many filters: a row w becomes a tile, 1/2 + w / (2 max |w|), with zero as grey."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def tile_images(
     scale: str = "each",
     background: float = 1.0,
 ) -> np.ndarray:
-    """Lay filters out in a grid, row by row.
+    """Arrange filters in a grid, row by row.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ def tile_images(
         Shape of a filter as a picture. By default a square, grey if ``n_features`` is a square
         number and in color if it is three times one.
     n_columns : int, default=None
-        Number of tiles side by side, by default the fewest that make the grid no taller than wide.
+        Number of tiles side by side; by default the grid is about square.
     pad : int, default=1
         Pixels between tiles and around them.
     scale : {"each", "all"}, default="each"
@@ -54,14 +54,17 @@ def tile_images(
     _check(rows, scale=scale, pad=pad, n_columns=n_columns)
     shape = image_shape(rows.shape[1], shape=shape)
     across = math.ceil(math.sqrt(len(rows))) if n_columns is None else n_columns
-    values = _to_unit_range(rows, scale=scale)
+    size = np.abs(rows)
+    peak = size.max(axis=1, keepdims=True) if scale == "each" else size.max(keepdims=True)
+    # Where the peak is zero the filter is zero, and grey.
+    values = 0.5 + 0.5 * np.divide(rows, peak, out=np.zeros_like(rows), where=peak > 0)
     return lay_out(values, shape=shape, n_columns=across, pad=pad, background=background)
 
 
 def lay_out(
     values: np.ndarray, *, shape: tuple[int, ...], n_columns: int, pad: int, background: float = 1.0
 ) -> np.ndarray:
-    """Make one picture of rows of values from 0 to 1, a tile of this shape a row."""
+    """Return one image of rows of values from 0 to 1; each row becomes a tile of this shape."""
     tiles = values.reshape(len(values), shape[0], shape[1], -1)
     down, across = math.ceil(len(tiles) / n_columns), n_columns
     height, width, channels = tiles.shape[1:]
@@ -94,25 +97,18 @@ def image_shape(n_features: int, *, shape: tuple[int, ...] | None = None) -> tup
         return (side, side, 3)
     raise ValueError(
         f"filters have n_features={n_features}, neither a square number nor three times one; "
-        "say how they look with shape=(height, width) or shape=(height, width, 3)."
+        "give their shape with shape=(height, width) or shape=(height, width, 3)."
     )
 
 
-def _to_unit_range(rows: np.ndarray, *, scale: str) -> np.ndarray:
-    """Map each value w to 1/2 + w / (2 peak); a filter of zeros is grey all over."""
-    size = np.abs(rows)
-    peak = size.max(axis=1, keepdims=True) if scale == "each" else size.max(keepdims=True)
-    return 0.5 + 0.5 * np.divide(rows, peak, out=np.zeros_like(rows), where=peak > 0)
-
-
 def _check(rows: np.ndarray, *, scale: str, pad: int, n_columns: int | None) -> None:
-    """Refuse what cannot be laid out."""
+    """Raise an error for filters or settings that cannot be drawn."""
     if rows.ndim != 2 or rows.size == 0:
         raise ValueError(
             f"filters has shape {rows.shape}; it must be (n_filters, n_features), neither zero."
         )
     if not np.isfinite(rows).all():
-        raise ValueError("filters has NaN or infinite values, which have no grey; remove them.")
+        raise ValueError("filters has NaN or infinite values, which cannot be drawn; remove them.")
     if scale not in SCALES:
         raise ValueError(f"scale is {scale!r}; it must be one of {', '.join(SCALES)}.")
     if pad < 0:

@@ -13,6 +13,10 @@ it to where the blocks are::
     row_bytes = encoder.row_bytes(n_atoms, n_features, itemsize)
     map_rows(encoder.encode, rows, *encoder.prepare(D), row_bytes=row_bytes)
 
+An encoder that is a function of the responses ``D x`` alone, or of the distances to the atoms, can say so:
+`compiled_form` names that function, and images are then encoded by code compiled for it, without the codes
+of single patches in memory. It is optional.
+
 As an estimator an encoder keeps the dictionary as its parameter and does just that in `transform`.
 """
 
@@ -24,18 +28,34 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_array
 
-from clusterica.arrays import Rows, check_model_device, check_rows, map_rows, to_host
-from clusterica.arrays._namespace import Array
-from clusterica.arrays._sklearn import fit_context
+from clusterica.arrays import (
+    Array,
+    FloatOutputMixin,
+    Rows,
+    check_fitted_rows,
+    check_rows,
+    fit_context,
+    map_rows,
+    to_host,
+)
+from clusterica.ops.cpu.encode import Code
 
 
-class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
+class BaseEncoder(
+    FloatOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC
+):
     """An encoder of rows by a dictionary; children say what the code of a block is."""
 
-    _parameter_constraints: ClassVar[dict] = {"dictionary": ["array-like", None]}
+    _parameter_constraints: ClassVar[dict[str, Any]] = {"dictionary": ["array-like", None]}
     dictionary: Any
+
+    def __init_subclass__(cls) -> None:
+        """Do not inherit the compiled form: a subclass may compute other codes."""
+        super().__init_subclass__()
+        if "compiled_form" not in vars(cls):
+            cls.compiled_form = BaseEncoder.compiled_form  # type: ignore[method-assign]
 
     @abstractmethod
     def _function(self) -> Callable[..., Array]:
@@ -72,6 +92,10 @@ class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         """
         return self._function()(X, *prepared)
 
+    def compiled_form(self) -> tuple[Code, float] | None:
+        """Return the function by which compiled code computes these codes, and its threshold, or None."""
+        return None
+
     def n_features_out(self, n_atoms: int) -> int:
         """Return how many features a row has after encoding with so many atoms."""
         return n_atoms
@@ -105,7 +129,7 @@ class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         rows = check_rows(self, X, reset=True)
         D = self._checked_dictionary(rows)
         self.prepare(D)  # refuses settings that do not go with the dictionary
-        self.dictionary_ = rows.export(D)
+        self.dictionary_ = rows.home.put(D)
         self._n_features_out = self.n_features_out(D.shape[0])
         return self
 
@@ -122,9 +146,7 @@ class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         codes : array of shape (n_samples, n_features_out)
             In the library and on the device of X.
         """
-        check_is_fitted(self, "dictionary_")
-        rows = check_rows(self, X, reset=False)
-        check_model_device(self, rows, self.dictionary_)
+        rows = check_fitted_rows(self, X, "dictionary_")
         D = np.asarray(to_host(self.dictionary_), dtype=rows.dtype)
         row_bytes = self.row_bytes(D.shape[0], D.shape[1], rows.dtype.itemsize)
         return map_rows(self._function(), rows, *self.prepare(D), row_bytes=row_bytes)
@@ -144,8 +166,3 @@ class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
                 "learn it from rows like X"
             )
         return D
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags

@@ -9,23 +9,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from clusterica.arrays import namespace_of, to_host
-from clusterica.arrays._namespace import Array
-from clusterica.arrays._sklearn import Interval, StrOptions
+from clusterica.arrays import Array, Interval, StrOptions, namespace_of, to_host
 from clusterica.encoders._base import BaseEncoder
 from clusterica.encoders._sparse import warn_of_gaps
+from clusterica.kernels import KERNEL_NAMES, Gaussian, Kernel, make_kernel, median_gamma
 from clusterica.ops import code
-from clusterica.ops.kernel_check import check_methods
 from clusterica.ops.kernel_coding import kernel_codes
-from clusterica.ops.kernels import (
-    KERNEL_NAMES,
-    Gaussian,
-    Kernel,
-    check_gamma,
-    gram,
-    make_kernel,
-    median_gamma,
-)
+from clusterica.ops.kernels import gram
 from clusterica.ops.linalg import unit_rows
 
 
@@ -47,7 +37,8 @@ class KernelSparseEncoder(BaseEncoder):
         "rbf" (:math:`e^{-\gamma \|x - y\|^2}`), "polynomial" (:math:`(1 + x^\top y)^3`), "inverse-distance"
         (:math:`1 / (1 + \|x - y\|)`), "inverse-square-distance" (:math:`1 / (1 + \|x - y\|^2)`),
         "histogram-intersection" (:math:`\sum_i \min(e^{x_i}, e^{y_i})`), or an object that
-        :func:`~clusterica.ica.check_kernel` accepts. Named ones without :math:`k(x, x) = 1` are normalised.
+        :func:`~clusterica.kernels.check_kernel` accepts. Named ones without :math:`k(x, x) = 1` are
+        normalised.
     gamma : float or "median", default="median"
         The :math:`\gamma` of "rbf"; "median" is one over the median squared distance of pairs of atoms.
     sparsity : float, default=0.1
@@ -58,7 +49,7 @@ class KernelSparseEncoder(BaseEncoder):
     split_signs : bool, default=True
         Return the positive and the negative parts of the codes as features of their own, twice as many
         as there are atoms: pooled, they would cancel out. False returns the codes with their signs.
-    max_iter : int, default=1000
+    transform_max_iter : int, default=1000
         Most sweeps over the atoms of a row, or steps of splitting; see Notes.
     tol : float, default=1e-4
         The codes of a row are found when their duality gap is at most this times
@@ -83,7 +74,7 @@ class KernelSparseEncoder(BaseEncoder):
 
     See Also
     --------
-    clusterica.ica.KernelSparseCoding : Learns the dictionary.
+    clusterica.dictionaries.KernelSparseCoding : Learns the dictionary.
     SparseEncoder : Sparse codes of the rows themselves.
 
     References
@@ -103,14 +94,14 @@ class KernelSparseEncoder(BaseEncoder):
            [0.26, 0.  ]])
     """
 
-    _parameter_constraints: ClassVar[dict] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         **BaseEncoder._parameter_constraints,
         "kernel": [StrOptions(set(KERNEL_NAMES)), callable],
         "gamma": [Interval(Real, 0, None, closed="neither"), StrOptions({"median"})],
         "sparsity": [Interval(Real, 0, None, closed="neither")],
         "normalize": ["boolean"],
         "split_signs": ["boolean"],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "transform_max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
     }
 
@@ -123,7 +114,7 @@ class KernelSparseEncoder(BaseEncoder):
         sparsity: float = 0.1,
         normalize: bool = True,
         split_signs: bool = True,
-        max_iter: int = 1000,
+        transform_max_iter: int = 1000,
         tol: float = 1e-4,
     ) -> None:
         self.dictionary = dictionary
@@ -132,7 +123,7 @@ class KernelSparseEncoder(BaseEncoder):
         self.sparsity = sparsity
         self.normalize = normalize
         self.split_signs = split_signs
-        self.max_iter = max_iter
+        self.transform_max_iter = transform_max_iter
         self.tol = tol
 
     def prepare(self, D: Array) -> tuple[Array, ...]:
@@ -140,13 +131,11 @@ class KernelSparseEncoder(BaseEncoder):
 
         The Gaussian kernel of γ is that of 1 for rows and atoms times √γ. So γ travels with the arrays.
         """
-        check_gamma(self.kernel, self.gamma)
-        if not isinstance(self.kernel, str):
-            check_methods(self.kernel)
         xp = namespace_of(D)
+        kernel = self._unit_kernel()
         scale = xp.full(1, self._root_of_gamma(D), dtype=D.dtype, device=D.device)
         W = D * scale
-        return W, scale, gram(self._unit_kernel(), W)
+        return W, scale, gram(kernel, W)
 
     def n_features_out(self, n_atoms: int) -> int:
         """Return how many features a row has after encoding with so many atoms."""
@@ -157,7 +146,7 @@ class KernelSparseEncoder(BaseEncoder):
         return (3 * n_features + 13 * n_atoms) * itemsize
 
     def _unit_kernel(self) -> Kernel:
-        return Gaussian() if _is_rbf(self.kernel) else make_kernel(self.kernel, gamma=1.0)
+        return Gaussian() if _is_rbf(self.kernel) else make_kernel(self.kernel, gamma=self.gamma)
 
     def _root_of_gamma(self, D: Array) -> float:
         if not _is_rbf(self.kernel):
@@ -178,7 +167,7 @@ class KernelSparseEncoder(BaseEncoder):
             sparsity=float(self.sparsity),
             normalize=self.normalize,
             split_signs=self.split_signs,
-            max_iter=self.max_iter,
+            max_iter=self.transform_max_iter,
             tol=float(self.tol),
         )
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from clusterica.arrays._namespace import Array
+from clusterica.arrays import Array
 from clusterica.encoders._base import BaseEncoder
 from clusterica.ops import code
+from clusterica.ops.cpu.encode import Code
 
 
 class HardEncoder(BaseEncoder):
@@ -52,6 +53,10 @@ class HardEncoder(BaseEncoder):
 
     def __init__(self, dictionary: Any = None) -> None:
         self.dictionary = dictionary
+
+    def compiled_form(self) -> tuple[Code, float]:
+        """Return the function by which compiled code computes these codes, and its threshold."""
+        return Code.ONE_HOT, 0.0
 
     def prepare(self, D: Array) -> tuple[Array, ...]:
         """Return the atoms about their mean, and the mean; see the base class."""
@@ -107,6 +112,10 @@ class TriangleEncoder(BaseEncoder):
 
     def __init__(self, dictionary: Any = None) -> None:
         self.dictionary = dictionary
+
+    def compiled_form(self) -> tuple[Code, float]:
+        """Return the function by which compiled code computes these codes, and its threshold."""
+        return Code.TRIANGLE, 0.0
 
     def prepare(self, D: Array) -> tuple[Array, ...]:
         """Return the atoms about their mean, and the mean; see the base class."""

@@ -7,10 +7,10 @@ from functools import partial
 from numbers import Real
 from typing import Any, ClassVar
 
-from clusterica.arrays._namespace import Array
-from clusterica.arrays._sklearn import Interval
+from clusterica.arrays import Array, Interval
 from clusterica.encoders._base import BaseEncoder
 from clusterica.ops import code
+from clusterica.ops.cpu.encode import Code
 
 
 class SoftThresholdEncoder(BaseEncoder):
@@ -53,7 +53,7 @@ class SoftThresholdEncoder(BaseEncoder):
     array([[1.5, 0. , 0. , 0.5]])
     """
 
-    _parameter_constraints: ClassVar[dict] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         **BaseEncoder._parameter_constraints,
         "alpha": [Interval(Real, 0, None, closed="left")],
         "two_sided": ["boolean"],
@@ -65,6 +65,10 @@ class SoftThresholdEncoder(BaseEncoder):
         self.dictionary = dictionary
         self.alpha = alpha
         self.two_sided = two_sided
+
+    def compiled_form(self) -> tuple[Code, float]:
+        """Return the function by which compiled code computes these codes, and its threshold."""
+        return (Code.BOTH_SIGNS if self.two_sided else Code.POSITIVE), float(self.alpha)
 
     def n_features_out(self, n_atoms: int) -> int:
         """Return how many features a row has after encoding with so many atoms."""
@@ -111,7 +115,7 @@ class SigmoidEncoder(BaseEncoder):
     array([[0.5, 1. ]])
     """
 
-    _parameter_constraints: ClassVar[dict] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         **BaseEncoder._parameter_constraints,
         "bias": [Interval(Real, None, None, closed="neither")],
     }
@@ -119,6 +123,10 @@ class SigmoidEncoder(BaseEncoder):
     def __init__(self, dictionary: Any = None, *, bias: float = 0.0) -> None:
         self.dictionary = dictionary
         self.bias = bias
+
+    def compiled_form(self) -> tuple[Code, float]:
+        """Return the function by which compiled code computes these codes, and its threshold."""
+        return Code.SIGMOID, float(self.bias)
 
     def _function(self) -> Callable[..., Array]:
         return partial(code.sigmoid, bias=float(self.bias))

@@ -10,9 +10,7 @@ from typing import Any, ClassVar
 
 from sklearn.exceptions import ConvergenceWarning
 
-from clusterica.arrays import namespace_of
-from clusterica.arrays._namespace import Array
-from clusterica.arrays._sklearn import Interval
+from clusterica.arrays import Array, Interval, namespace_of
 from clusterica.encoders._base import BaseEncoder
 from clusterica.ops import code
 
@@ -34,7 +32,7 @@ class SparseEncoder(BaseEncoder):
     split_signs : bool, default=True
         Return the positive and the negative parts of the codes as features of their own, twice as many
         as there are atoms: pooled, they would cancel out. False returns the codes with their signs.
-    max_iter : int, default=1000
+    transform_max_iter : int, default=1000
         Most sweeps over the atoms of a row (NumPy), or gradient steps (other libraries).
     tol : float, default=1e-5
         The codes of a row are found when their duality gap is at most this times
@@ -72,11 +70,11 @@ class SparseEncoder(BaseEncoder):
     array([[ 1.5, -0.5]])
     """
 
-    _parameter_constraints: ClassVar[dict] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         **BaseEncoder._parameter_constraints,
         "alpha": [Interval(Real, 0, None, closed="neither")],
         "split_signs": ["boolean"],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "transform_max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
     }
 
@@ -86,13 +84,13 @@ class SparseEncoder(BaseEncoder):
         *,
         alpha: float = 1.0,
         split_signs: bool = True,
-        max_iter: int = 1000,
+        transform_max_iter: int = 1000,
         tol: float = 1e-5,
     ) -> None:
         self.dictionary = dictionary
         self.alpha = alpha
         self.split_signs = split_signs
-        self.max_iter = max_iter
+        self.transform_max_iter = transform_max_iter
         self.tol = tol
 
     def prepare(self, D: Array) -> tuple[Array, ...]:
@@ -112,7 +110,7 @@ class SparseEncoder(BaseEncoder):
             _lasso,
             alpha=float(self.alpha),
             split_signs=self.split_signs,
-            max_iter=self.max_iter,
+            max_iter=self.transform_max_iter,
             tol=float(self.tol),
         )
 
@@ -165,7 +163,7 @@ class OMPEncoder(BaseEncoder):
     array([[0., 0., 5.]])
     """
 
-    _parameter_constraints: ClassVar[dict] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         **BaseEncoder._parameter_constraints,
         "n_nonzero": [Interval(Integral, 1, None, closed="left")],
         "split_signs": ["boolean"],
@@ -221,7 +219,7 @@ def warn_of_gaps(gaps: Array, *, max_iter: int, tol: float, name: str) -> None:
     if bool(namespace_of(gaps).any(gaps > tol)):
         warnings.warn(
             f"the codes of some rows did not reach a relative duality gap of tol={tol:g} in "
-            f"max_iter={max_iter} iterations; raise max_iter, tol or {name}",
+            f"transform_max_iter={max_iter} iterations; raise transform_max_iter, tol or {name}",
             ConvergenceWarning,
             stacklevel=3,
         )

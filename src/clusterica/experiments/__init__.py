@@ -1,4 +1,4 @@
-"""The papers' tables and figures, one module each: what was printed and what this library gives."""
+"""The tables and figures of the papers, one module each, compared with the results of this library."""
 
 from clusterica.experiments._context import Context
 from clusterica.experiments._parts import IncompleteError

@@ -1,4 +1,4 @@
-"""What many draws say in short: their median, with the 10 % and 90 % quantiles as a band."""
+"""A summary of many draws: their median, with the 10 % and 90 % quantiles as a band."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Band(NamedTuple):
 
 
 def _rounded(value: float, digits: int) -> str:
-    """Return a number with so many digits; a larger one as a whole number."""
+    """Format a number with some significant digits; a larger one as a whole number."""
     if abs(value) >= 10 ** (digits - 1):
         return f"{value:.0f}"
     return f"{value:#.{digits}g}".removesuffix(".")

@@ -1,4 +1,4 @@
-"""What checks of several experiments share: falling numbers, and figures of a paper that rows reach."""
+"""Checks that several experiments share: decreasing numbers, and accuracies of a paper that are reached."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def falls(numbers: Sequence[float]) -> bool:
     Parameters
     ----------
     numbers : sequence of float
-        In the order in which they should fall.
+        Numbers that should decrease.
 
     Returns
     -------
@@ -29,7 +29,7 @@ def rises(numbers: Sequence[float]) -> bool:
     Parameters
     ----------
     numbers : sequence of float
-        In the order in which they should rise.
+        Numbers that should increase.
 
     Returns
     -------
@@ -39,16 +39,16 @@ def rises(numbers: Sequence[float]) -> bool:
 
 
 def reached(claim: str, figure: float, ours: Mapping[str, float]) -> Check:
-    """Check whether a row of a table reaches a figure of the paper, and name the first that does.
+    """Check whether a row of a table reaches an accuracy of the paper, and name the first that does.
 
     Parameters
     ----------
     claim : str
-        What has the figure in the paper, such as ``one layer of 1600 maps``.
+        The method in the paper, such as ``one layer of 1600 maps``.
     figure : float
         The paper's accuracy in percent.
     ours : mapping of str to float
-        Accuracies of this run in percent, by row; in the order in which rows depart from the paper.
+        Accuracies of this run in percent, by row; rows closest to the paper first.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""What an experiment is told: how long it may take, its seed, and whom to tell of its progress."""
+"""The settings of one run of an experiment: quick or full, seed, data, device, progress."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
-# Returns the items one by one while it shows how many are done, under a description.
-Progress = Callable[[Collection[Any], str], Iterable[Any]]
+# track(items, description) yields the items and shows a progress bar with the description.
+Track = Callable[[Collection[Any], str], Iterable[Any]]
 
 
 class Store(Protocol):
@@ -18,41 +18,41 @@ class Store(Protocol):
     def compute(
         self, name: str, job: Callable[[], Any], settings: Mapping[str, Any], *, always: bool
     ) -> None:
-        """Compute a part and keep it, unless it is there or not asked for."""
+        """Compute a part and save it, unless it is saved already or was not requested."""
 
     def values(self, names: Collection[str]) -> dict[str, Any]:
-        """Return the values of parts, or raise an error if some are missing."""
+        """Return the values of the parts; raise an error if some are missing."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """Circumstances of one run.
+    """Settings of one run.
 
     Parameters
     ----------
     quick : bool, default=False
-        Whether a few seconds must do.
+        Whether to run a small version that takes seconds.
     output : Path, default=Path(".")
-        Folder of the results, for experiments that write more than the runner does.
+        Folder of the results, for experiments that write files of their own.
     seed : int, default=0
-        Seed of everything random in the run.
+        Random seed of the run.
     callbacks : tuple of scikit-learn callbacks, default=()
-        Set on the estimators that are worth watching, such as ``sklearn.callback.ProgressBar()``.
+        Set on the estimators whose fits take long, such as ``sklearn.callback.ProgressBar()``.
     progress : callable, default=None
-        ``progress(items, description)`` returns the items while it shows how many are done.
+        ``progress(items, description)`` yields the items and shows a progress bar.
     data : Path, default=None
-        Folder with the official files of data sets, for experiments on real images.
+        Folder with the data sets, for experiments on real images.
     device : str, default=None
-        Torch device to put images on, such as "cuda"; None works on NumPy arrays.
+        PyTorch device for the images, such as "cuda"; None uses NumPy arrays.
     store : Store, default=None
-        Where parts of a long experiment are kept; None keeps none.
+        Where the parts of a long experiment are saved; None saves none.
     """
 
     quick: bool = False
     output: Path = Path(".")
     seed: int = 0
     callbacks: tuple[Any, ...] = ()
-    progress: Progress | None = None
+    progress: Track | None = None
     data: Path | None = None
     device: str | None = None
     store: Store | None = None
@@ -68,7 +68,7 @@ class Context:
         Returns
         -------
         object
-            The one that applies.
+            ``quick`` in a quick run, else ``full``.
         """
         return quick if self.quick else full
 
@@ -78,24 +78,24 @@ class Context:
         Parameters
         ----------
         estimator : estimator
-            One whose fit takes long enough to be watched.
+            An estimator whose fit takes long.
 
         Returns
         -------
         estimator
-            The same one.
+            The same estimator.
         """
         return estimator.set_callbacks(*self.callbacks) if self.callbacks else estimator
 
     def track(self, items: Collection[T], description: str) -> Iterable[T]:
-        """Show how far a loop is.
+        """Show the progress of a loop.
 
         Parameters
         ----------
         items : collection
-            What the loop goes over.
+            The items of the loop.
         description : str
-            What it does, in a few words.
+            Text of the progress bar.
 
         Returns
         -------
@@ -112,28 +112,28 @@ class Context:
         always: bool = False,
         description: str = "Rows",
     ) -> dict[str, Any]:
-        """Compute the parts of a long experiment, or take those that an earlier run has left.
+        """Compute the parts of a long experiment, or read those that an earlier run has saved.
 
         Parameters
         ----------
         settings : mapping
-            What all parts depend on, ready for JSON. A part that is there must come from the same ones.
+            Settings that all parts depend on, as JSON values. A saved part must have the same ones.
         jobs : mapping of str to callable
-            The parts by name, such as the rows of a table: each returns what goes into JSON.
+            The parts by name, such as the rows of a table; each returns JSON values.
         always : bool, default=False
-            Whether the parts are needed by all others, and so are computed whatever rows are asked for.
+            Whether all other parts need these, so that they are computed for any choice of rows.
         description : str, default="Rows"
-            What the parts are, for the progress bar.
+            Text of the progress bar.
 
         Returns
         -------
         dict
-            The value of every part, as JSON gives it back.
+            The value of every part, as read from JSON.
 
         Raises
         ------
         IncompleteError
-            After the work, if parts are missing that this run was not asked for.
+            If parts are missing at the end, because this run computed only some rows.
         """
         settings = {**settings, "seed": self.seed, "quick": self.quick}
         names = list(jobs)

@@ -1,4 +1,4 @@
-"""Numbers for the papers' pictures: frequency, likeness and sparsity of filters, angles, matches."""
+"""Measures of filters for the figures of the papers: frequency, similarity, sparsity, angles, matches."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ def low_frequency_share(filters: np.ndarray, *, cutoff: float = 0.125) -> np.nda
     energy = np.abs(np.fft.fft2(filters.reshape(-1, side, side))) ** 2
     along = np.fft.fftfreq(side)
     low = np.hypot(along[:, np.newaxis], along) <= cutoff
-    return energy[:, low].sum(axis=1) / energy.sum(axis=(1, 2))
+    share: np.ndarray = energy[:, low].sum(axis=1) / energy.sum(axis=(1, 2))
+    return share
 
 
 def orientation_share(filters: np.ndarray) -> np.ndarray:
@@ -42,7 +43,7 @@ def orientation_share(filters: np.ndarray) -> np.ndarray:
     Parameters
     ----------
     filters : ndarray of shape (n_filters, p * p)
-        Grey filters, one a row; their means do not count.
+        Grey filters, one a row; their means are ignored.
 
     Returns
     -------
@@ -58,7 +59,8 @@ def orientation_share(filters: np.ndarray) -> np.ndarray:
     mixed = (edge[:, np.newaxis] & (along != 0)) | (edge & (along[:, np.newaxis] != 0))
     doubled[mixed] = doubled[mixed].real
     energy[:, 0, 0] = 0
-    return np.abs((energy * doubled).sum(axis=(1, 2))) / energy.sum(axis=(1, 2))
+    share: np.ndarray = np.abs((energy * doubled).sum(axis=(1, 2))) / energy.sum(axis=(1, 2))
+    return share
 
 
 def mean_absolute_cosine(rows: np.ndarray) -> float:
@@ -91,7 +93,8 @@ def excess_kurtosis(responses: np.ndarray) -> np.ndarray:
     -------
     ndarray of shape (n_filters,)
     """
-    return stats.kurtosis(responses.astype(np.float64, copy=False), axis=0)
+    kurtosis: np.ndarray = stats.kurtosis(responses.astype(np.float64, copy=False), axis=0)
+    return kurtosis
 
 
 def worst_axis_angle(centers: np.ndarray, axes: np.ndarray) -> float:
@@ -107,7 +110,7 @@ def worst_axis_angle(centers: np.ndarray, axes: np.ndarray) -> float:
     Returns
     -------
     float
-        0 where every axis has a centroid on it. An axis without one counts.
+        0 if every axis has a centroid on it.
     """
     unit = centers / np.linalg.norm(centers, axis=1, keepdims=True)
     lines = axes / np.linalg.norm(axes, axis=1, keepdims=True)
@@ -130,29 +133,30 @@ def nearest_cosines(atoms: np.ndarray, found: np.ndarray) -> np.ndarray:
     ndarray of shape (n_atoms,)
     """
     lines, unit = (M / np.linalg.norm(M, axis=1, keepdims=True) for M in (atoms, found))
-    return np.abs(lines @ unit.T).max(axis=1)
+    nearest: np.ndarray = np.abs(lines @ unit.T).max(axis=1)
+    return nearest
 
 
 class Match(NamedTuple):
-    """Which of the columns found stands for which that was to be found."""
+    """A matching of found columns with true columns."""
 
     order: np.ndarray
-    """Index of the column found for each one to be found, of shape (n_columns,)."""
+    """Index of the found column for each true one, of shape (n_columns,)."""
     signs: np.ndarray
-    """1.0 or -1.0, by which it has to be multiplied, of shape (n_columns,)."""
+    """1.0 or -1.0, the sign to multiply it with, of shape (n_columns,)."""
     cosines: np.ndarray
     """|cos| of the angle between the two, of shape (n_columns,)."""
 
 
 def match_columns(found: np.ndarray, columns: np.ndarray) -> Match:
-    """Give each column of a matrix one of those found, so that the sum of |cos| is largest.
+    """Match each true column with a found one, such that the sum of |cos| is largest.
 
     Parameters
     ----------
     found : ndarray of shape (n_features, n_found)
-        Columns in any order and sign, at least as many as there are to be found.
+        Found columns in any order and sign, at least n_columns of them.
     columns : ndarray of shape (n_features, n_columns)
-        Columns to be found.
+        True columns.
 
     Returns
     -------
@@ -166,12 +170,12 @@ def match_columns(found: np.ndarray, columns: np.ndarray) -> Match:
 
 
 def peak_memory() -> int | None:
-    """Return the most memory that this process has had so far, or None where it can't be told.
+    """Return the peak memory of this process, or None if the system does not report it.
 
     Returns
     -------
     int or None
-        Bytes in main memory, of the interpreter and all libraries as well.
+        Bytes in main memory, including the interpreter and all libraries.
     """
     status = Path("/proc/self/status")  # Linux; unlike the call below, without the parent's peak
     if status.exists():

@@ -1,4 +1,4 @@
-"""A figure with panels side by side, apart from pyplot and its windows."""
+"""A figure with panels side by side, without pyplot and its windows."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Long experiments in parts: each row of a table is computed once, kept in a file, and joined by the code.
+"""Long experiments in parts: each row of a table is computed once, saved in a file, and joined by the code.
 
-A part is kept as ``NAME-parts/ROW.json`` as soon as it is done, so that a run can be stopped and resumed, and
-several processes can share the work. When all parts are there they move into ``NAME.json``.
+A part is saved as ``NAME-parts/ROW.json`` as soon as it is done, so that a run can be resumed, and
+several processes can share the work. When all parts are done they move into ``NAME.json``.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ import numpy as np
 
 
 class IncompleteError(Exception):
-    """Some parts of an experiment are done and kept, others are not computed yet."""
+    """Some parts of an experiment are done and saved, others are not computed yet."""
 
     def __init__(self, name: str, done: list[str], missing: list[str]) -> None:
         self.name, self.done, self.missing = name, done, missing
         super().__init__(
             f"{name}: {len(done)} of {len(done) + len(missing)} parts are done. Missing: "
-            f"{'; '.join(missing)}. Run the same command again without --rows, or with these."
+            f"{'; '.join(missing)}. Run the same command without --rows, or with --rows for these."
         )
 
 
@@ -45,7 +45,7 @@ class PartStore:
     rows : tuple of str
         Parts to compute; empty computes all.
     fresh : bool
-        Whether to compute parts again that are there already.
+        Whether to recompute parts that are saved already.
     """
 
     name: str
@@ -63,10 +63,10 @@ class PartStore:
     def compute(
         self, name: str, job: Callable[[], Any], settings: Mapping[str, Any], *, always: bool
     ) -> None:
-        """Compute a part and keep it, unless it is there already or ``rows`` asks for others.
+        """Compute a part and save it, unless it is saved already or not in ``rows``.
 
-        A part that is there must come from the same settings. ``always`` is for parts that all rows need:
-        they are computed whatever ``rows`` asks for.
+        A saved part must have the same settings. ``always`` is for parts that all rows need: they are
+        computed for any ``rows``.
         """
         self._known.append(name)
         settings = _through_json(settings)
@@ -78,7 +78,7 @@ class PartStore:
             _check_settings(self.name, name, self.parts[name]["settings"], settings)
 
     def values(self, names: Collection[str]) -> dict[str, Any]:
-        """Return the values of parts by name, as JSON gives them back."""
+        """Return the values of parts by name, as read from JSON."""
         self._read()  # what other processes have finished in the meantime
         missing = [name for name in names if name not in self.parts]
         if missing:
@@ -87,14 +87,14 @@ class PartStore:
         return {name: self.parts[name]["value"] for name in names}
 
     def check_rows(self) -> None:
-        """Raise an error if ``rows`` names something that is no part of the experiment."""
+        """Raise an error if ``rows`` contains a name that is no part of the experiment."""
         for row in self.rows:
             if row not in self._known:
                 known = "; ".join(self._known)
                 raise ValueError(f"{self.name} has no row {row!r}; --rows takes: {known}")
 
     def join(self) -> dict[str, dict[str, Any]]:
-        """Return the parts of the experiment in its own order, for its file."""
+        """Return the parts in the order of the experiment, for its file."""
         return {name: self.parts[name] for name in self._known}
 
     def clean(self) -> None:
@@ -130,7 +130,7 @@ class PartStore:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write a JSON file whole or not at all, so that a stopped run leaves no half of one."""
+    """Write a JSON file in one step, so that an interrupted run leaves no incomplete file."""
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         temporary.write_text(_json(content) + "\n", encoding="utf-8")
@@ -144,15 +144,17 @@ def _json(content: Any) -> str:
 
 
 def _through_json(content: Any) -> Any:
-    """Return content as JSON gives it back, so that computed and stored parts are alike."""
+    """Return content as read back from JSON, so that computed and saved parts are equal."""
     return json.loads(_json(content))
 
 
 def _plain(value: Any) -> Any:
-    """Turn NumPy numbers and arrays into what JSON knows."""
+    """Convert NumPy numbers and arrays for JSON."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
-    raise TypeError(f"{type(value).__name__} does not go into JSON; give plain numbers and text.")
+    raise TypeError(
+        f"{type(value).__name__} cannot be written to JSON; use plain numbers and text."
+    )
 
 
 def _check_settings(
@@ -160,10 +162,8 @@ def _check_settings(
 ) -> None:
     differing = [key for key in {**there, **here} if there.get(key) != here.get(key)]
     if differing:
-        words = ", ".join(
-            f"{k} is {there.get(k)!r} there and {here.get(k)!r} here" for k in differing
-        )
+        words = ", ".join(f"{k} was {there.get(k)!r} and is now {here.get(k)!r}" for k in differing)
         raise ValueError(
-            f"row {row!r} of {experiment} is there from a run with other settings ({words}); compute it "
-            "again with --fresh, or write to another --output folder"
+            f"row {row!r} of {experiment} was saved by a run with other settings ({words}); recompute "
+            "it with --fresh, or write to another --output folder"
         )

@@ -12,10 +12,10 @@ from clusterica.experiments._context import Context
 from clusterica.preprocessing import ContrastNormalizer, Whitener
 
 FOLDER = "BSDS500"
-# Where the training images are: in the official archive, or with the folders above them left out.
+# Folders of the training images: as in the official archive, or without the upper folders.
 _TRAIN = ("data/images/train", "images/train", "train")
-CONTRAST_EPS = 10.0  # for pixels in 0..255
-WHITENING_EPS = 0.1
+CONTRAST_EPS = 10.0  # for pixels in 0..255, as in Coates & Ng, section 2.1
+WHITENING_EPS = 0.1  # the value of the same section for 8 x 8 patches
 
 
 class PatchSource:
@@ -78,7 +78,7 @@ def _read(folder: Path, *, color: bool) -> list[np.ndarray]:
     """Read the training images of a folder; all of its images where it has no folder for these."""
     if not folder.is_dir():
         raise NotADirectoryError(
-            f"{folder} is not there; put the images of {FOLDER} into it, or leave the data folder out to "
+            f"{folder} does not exist; put the images of {FOLDER} into it, or leave the data folder out to "
             "work on the two photographs of scikit-learn."
         )
     folders = [folder / name for name in _TRAIN if (folder / name).is_dir()]

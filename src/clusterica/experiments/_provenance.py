@@ -1,4 +1,4 @@
-"""Where a result comes from: commit, versions, device, time. Every file that `reproduce` writes says so."""
+"""Provenance of a result: commit, versions, device, time. `reproduce` writes it into every file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Commit(NamedTuple):
 def provenance(
     ctx: Context, commit: Commit, *, started: datetime, seconds: float
 ) -> dict[str, Any]:
-    """Return what a reader needs to make a result again.
+    """Return what is needed to reproduce a result.
 
     Parameters
     ----------
@@ -59,11 +59,11 @@ def provenance(
 def source_commit() -> Commit:
     """Return the commit of this code.
 
-    A checkout asks git; an installed wheel has the commit that it was built from in a file.
+    In a checkout git knows it; in an installed wheel it is in a file.
     """
     package = Path(__file__).parent.parent
     try:
-        # Not any repository that the environment happens to lie in: it must hold this file.
+        # The folder may lie in the repository of another project: it must contain this file.
         _git(package, "ls-files", "--error-unmatch", __file__)
         changed = bool(_git(package, "status", "--short", "."))
         return Commit(_git(package, "rev-parse", "HEAD"), changed)
@@ -75,17 +75,16 @@ def source_commit() -> Commit:
 
 
 def device_name(ctx: Context) -> str:
-    """Return what the run works on: the name of the GPU, or the processor and its number of cores."""
+    """Return the name of the GPU, or of the processor with its number of cores."""
     if ctx.device is not None:
         import torch
 
         device = torch.device(ctx.device)
         if device.type == "cuda":
-            return torch.cuda.get_device_name(device)
-    return f"{_processor()}, {len(os.sched_getaffinity(0))} cores" if _LINUX else _processor()
-
-
-_LINUX = hasattr(os, "sched_getaffinity")
+            return str(torch.cuda.get_device_name(device))
+    if hasattr(os, "sched_getaffinity"):  # on Linux
+        return f"{_processor()}, {len(os.sched_getaffinity(0))} cores"
+    return _processor()
 
 
 def _processor() -> str:

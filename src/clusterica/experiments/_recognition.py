@@ -1,4 +1,4 @@
-"""Recognition of images as the papers do it: filters, codes, pooling, and a linear SVM."""
+"""Image classification as in the papers: filters, codes, pooling, and a linear SVM."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.pipeline import Pipeline
 
-from clusterica.arrays import namespace_of, to_host
-from clusterica.arrays._namespace import on_torch_device
+from clusterica.arrays import namespace_of, on_torch_device, to_host
 from clusterica.datasets import ImageSet, load_cifar10, load_digits_images, load_stl10
 from clusterica.experiments._context import Context
 from clusterica.images import ImageFeatures
@@ -28,7 +27,7 @@ class Labeled(NamedTuple):
 
 
 class Split(NamedTuple):
-    """Images to train on and images to be scored once."""
+    """Training images and test images."""
 
     train: Labeled
     test: Labeled
@@ -36,10 +35,10 @@ class Split(NamedTuple):
     """What the images are, for the table."""
 
 
-class Outcome(NamedTuple):
-    """How well one method did, how long its parts took, and the strength C that validation chose.
+class Score(NamedTuple):
+    """Accuracy of a method, the time of its steps, and the C that validation chose.
 
-    ``head_passes`` counts passes over the features in the whole fit of the head, the choice of C included.
+    ``head_passes`` counts passes over the features in the fit of the classifier, the choice of C included.
     """
 
     accuracy: float
@@ -52,7 +51,7 @@ class Outcome(NamedTuple):
 
 
 def cifar10(ctx: Context) -> Split:
-    """Return all of CIFAR-10, or without its files in a quick run the digits of scikit-learn."""
+    """Return CIFAR-10, or the digits of scikit-learn in a quick run without data."""
     if ctx.data is None and ctx.quick:
         return _digits(ctx)
     train, test = (load_cifar10(_folder(ctx, "CIFAR-10"), split=s) for s in ("train", "test"))
@@ -80,42 +79,42 @@ def evaluate(
     *,
     head: LinearSVC | None = None,
     mirrored: bool = False,
-) -> Outcome:
-    """Learn filters from the training images, train the head on their features, score the test images.
+) -> Score:
+    """Learn filters from the training images, train a classifier on their features, score the test images.
 
     Parameters
     ----------
     features : ImageFeatures
-        To be fitted; labels reach learners that need them, and no others.
+        Not fitted yet; supervised learners get the labels.
     split : Split
         The images.
     head : LinearSVC, optional
-        To be fitted; by default its C is chosen on a part of the training images.
+        Not fitted yet; by default C is chosen by validation on training images.
     mirrored : bool, default=False
-        Whether the head also sees the training images mirrored left to right. Then C is chosen on a
-        fifth of the images and their mirror images, so that no image is on both sides.
+        Whether to train the classifier on mirror images as well. C is then chosen on a fifth of the images
+        and their mirror images, so that no image is in both parts.
     """
     head = LinearSVC(C="auto", random_state=0) if head is None else head
-    return _judged(features, split, head, mirrored=mirrored, mirrored_test=False)[1]
+    return _fit_and_score(features, split, head, mirrored=mirrored, mirrored_test=False)[1]
 
 
 class Committee(NamedTuple):
-    """How well several methods did together, and each of them alone."""
+    """Accuracy of several methods together, and the score of each."""
 
     accuracy: float
-    members: list[Outcome]
+    members: list[Score]
 
 
 def evaluate_committee(
     members: Sequence[ImageFeatures], split: Split, *, mirrored: bool = True
 ) -> Committee:
-    """Train a classifier for each kind of features, and judge a test image by the sum of their decisions.
+    """Train a classifier for each kind of features, and classify by the sum of their decision functions.
 
-    With ``mirrored`` classifiers also see the training images mirrored left to right, and decide on both a
-    test image and its mirror image.
+    With ``mirrored``, classifiers are trained on mirror images as well, and decide on a test image together
+    with its mirror image.
     """
     judged = [
-        _judged(
+        _fit_and_score(
             features,
             split,
             LinearSVC(C="auto", random_state=0),
@@ -125,13 +124,13 @@ def evaluate_committee(
         for features in members
     ]
     decisions, outcomes = zip(*judged, strict=True)
-    return Committee(_right(np.sum(decisions, axis=0), split), list(outcomes))
+    return Committee(_accuracy(np.sum(decisions, axis=0), split), list(outcomes))
 
 
-def _judged(
+def _fit_and_score(
     features: ImageFeatures, split: Split, head: LinearSVC, *, mirrored: bool, mirrored_test: bool
-) -> tuple[np.ndarray, Outcome]:
-    """Fit features and head; return the decisions on test images, and what came of them."""
+) -> tuple[np.ndarray, Score]:
+    """Fit features and classifier; return the decisions on the test images, and the score."""
     train, test = split.train, split.test
     if mirrored:
         head.set_params(validation=np.tile(a_fifth(len(train.labels)), 2))
@@ -139,13 +138,13 @@ def _judged(
         features.fit(train.images, train.labels)
     with _clock(train.images) as encode:
         X, y = encode_training(features, train, mirrored=mirrored)
-        tests = [test.images, _turned(test.images)] if mirrored_test else [test.images]
+        tests = [test.images, _mirrored(test.images)] if mirrored_test else [test.images]
         X_tests = [features.transform(images) for images in tests]
     with _clock(train.images) as fit:
         head.fit(X, y)
     decisions = np.sum([to_host(head.decision_function(X_test)) for X_test in X_tests], axis=0)
-    return decisions, Outcome(
-        _right(decisions, split),
+    return decisions, Score(
+        _accuracy(decisions, split),
         learn[0],
         encode[0],
         fit[0],
@@ -155,14 +154,14 @@ def _judged(
     )
 
 
-def _right(decisions: np.ndarray, split: Split) -> float:
+def _accuracy(decisions: np.ndarray, split: Split) -> float:
     """Return the share of test images whose largest decision is that of their class."""
     predicted = np.unique(split.train.labels)[np.argmax(decisions, axis=1)]
     return float((predicted == split.test.labels).mean())
 
 
 class Constants(NamedTuple):
-    """The constants of the first two steps: added to the variance of a patch, and to every eigenvalue."""
+    """The eps of contrast normalisation and of whitening."""
 
     contrast: float = 10.0
     whitening: float = 0.1
@@ -175,19 +174,19 @@ class Constants(NamedTuple):
         }
 
 
-# From the values of Coates & Ng upwards: what validation chose so far lies there.
+# From the values of Coates & Ng upwards: in our runs validation chose those or larger ones.
 _CONTRASTS = (10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, 10_000.0)
 _WHITENINGS = (0.1, 0.3, 1.0)
 
 
 def choose_constants(score: Callable[[Constants], float]) -> tuple[Constants, dict[str, float]]:
-    """Return the constants with the best validation score, and all scores that were seen.
+    """Return the constants with the best validation score, and all scores.
 
     Parameters
     ----------
     score : callable
-        From constants to the accuracy on held-out training images. The contrast is raised until that does
-        not help any more, and then the other.
+        From constants to the accuracy on held-out training images. First contrast is raised as long as the
+        score improves, then whitening.
     """
     best, scores = Constants(), {}
     for name, values in (("contrast", _CONTRASTS), ("whitening", _WHITENINGS)):
@@ -210,12 +209,12 @@ POOLINGS: dict[str, dict[str, Any]] = {
 
 
 def smaller(method: Any) -> Any:
-    """Return a row of a table with a fortieth of the filters, for a quick run: its name tells how many.
+    """Return a row of a table with a fortieth of the filters, for a quick run, with the number in its name.
 
     Parameters
     ----------
     method : NamedTuple
-        With a name, the paper's figure and n_filters.
+        With name, paper and n_filters.
     """
     n = method.n_filters // 40
     return method._replace(
@@ -228,10 +227,10 @@ def smaller(method: Any) -> Any:
 def validation_score(
     features: ImageFeatures, train: Labeled, *, seed: int, per_class: int | None = None
 ) -> float:
-    """Return the accuracy on a fifth of the training images of a head that is trained on the others.
+    """Return the accuracy on a fifth of the training images of a classifier trained on the others.
 
-    With ``per_class`` the head sees so many labels of a class only: the same ones for all features, so
-    that one draw tells them apart.
+    With ``per_class`` only that many labels of each class are used, the same for all features, so that
+    one draw is enough to compare them.
     """
     split = hold_out(train, seed)
     features.fit(split.train.images, split.train.labels)
@@ -245,7 +244,7 @@ def validation_score(
 
 
 def hold_out(train: Labeled, seed: int) -> Split:
-    """Return four fifths of the training images to learn from, and a fifth to choose settings by."""
+    """Split the training images: four fifths for training, one fifth for validation."""
     order = np.random.default_rng([seed, 1]).permutation(len(train.labels))
     cut = len(order) // 5
     held, rest = (
@@ -278,22 +277,22 @@ def save_classifier(ctx: Context, features: Any, head: LinearSVC, name: str) -> 
 def encode_training(
     features: ImageFeatures, train: Labeled, *, mirrored: bool
 ) -> tuple[Any, np.ndarray]:
-    """Return features and labels of the training images, and of their mirror images if asked."""
+    """Return features and labels of the training images, with their mirror images if ``mirrored``."""
     X = features.transform(train.images)
     if not mirrored:
         return X, train.labels
     xp = namespace_of(X)
-    mirrored_X = features.transform(_turned(train.images))
+    mirrored_X = features.transform(_mirrored(train.images))
     return xp.concat([X, mirrored_X], axis=0), np.tile(train.labels, 2)
 
 
-def _turned(images: Any) -> Any:
+def _mirrored(images: Any) -> Any:
     """Return images mirrored left to right."""
     return namespace_of(images).flip(images, axis=2)
 
 
 def label_subsets(labels: np.ndarray, per_class: int, n: int, seed: int) -> list[np.ndarray]:
-    """Return n random subsets with so many images of each class, as sorted indices."""
+    """Return n random subsets with ``per_class`` images of each class, as sorted indices."""
     rng = np.random.default_rng(seed)
     members = [np.flatnonzero(labels == c) for c in np.unique(labels)]
     return [
@@ -311,7 +310,7 @@ def rows_of(X: Any, indices: np.ndarray) -> Any:
 
 
 def percent(accuracies: Sequence[float]) -> str:
-    """Return the mean accuracy, with its deviation over folds if there are several, in percent."""
+    """Return the mean accuracy in percent, with its standard deviation over folds if there are several."""
     mean = 100 * float(np.mean(accuracies))
     if len(accuracies) == 1:
         return f"{mean:.1f}"
@@ -332,7 +331,7 @@ def _digits(ctx: Context) -> Split:
 
 
 def _folder(ctx: Context, name: str) -> Any:
-    """Return the folder of a data set; None leaves it to the reader where to look."""
+    """Return the folder of a data set; None for the default folder of the reader."""
     if ctx.data is None:
         return None
     known = {"CIFAR-10": "cifar-10-batches-bin", "STL-10": "stl10_binary"}[name]
@@ -344,7 +343,7 @@ def _head(found: Any, n: int) -> Any:
 
 
 def placed(ctx: Context, images: np.ndarray) -> Any:
-    """Return images as one block of memory, on the device of the run."""
+    """Return images as a contiguous array, on the device of the run."""
     images = np.ascontiguousarray(images)
     return images if ctx.device is None else on_torch_device(images, ctx.device)
 

@@ -1,4 +1,4 @@
-"""The experiments by name. Each paper has a folder here, and each of its tables and figures a module."""
+"""The experiments by name. Each paper has a folder, and each of its tables and figures a module in it."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ class Experiment(NamedTuple):
     name: str
     """Name on the command line, such as ``P1-fig1``."""
     title: str
-    """What it is about, in a line."""
+    """Title, in one line."""
     paper: str
-    """Where it was printed."""
+    """Paper and figure or table."""
     claim: str
-    """What the paper says it shows."""
+    """Claim of the paper."""
     run: Run
-    """The function that repeats it."""
+    """The function that runs it."""
     draws: bool = True
-    """Whether it makes pictures, and so needs matplotlib."""
+    """Whether it draws figures, and so needs matplotlib."""
     options: tuple[str, ...] = ()
     """Which of "data", "device" and "rows" it takes."""
     needs: str = ""
-    """Data sets and hardware that a full run needs, in words."""
+    """Data sets and device that a full run needs, as text."""
     minutes: float | None = None
-    """How long a full run takes there, roughly."""
+    """Approximate run time of a full run, in minutes."""
 
     @property
     def group(self) -> str:
-        """Authors, year and title of the paper, for lists: what the folder of the experiment says."""
+        """Authors, year and title of the paper: the docstring of the folder of the experiment."""
         package = self.run.__module__.rpartition(".")[0]
         return (sys.modules[package].__doc__ or package).strip().rstrip(".")
 
@@ -64,24 +64,24 @@ def experiment(
     name : str
         Name on the command line and of the files that a run writes.
     title : str
-        What it is about, in a line.
+        Title, in one line.
     paper : str
-        Where it was printed.
+        Paper and figure or table.
     claim : str
-        What the paper says it shows.
+        Claim of the paper.
     draws : bool, default=True
-        Whether it makes pictures, and so needs matplotlib.
+        Whether it draws figures, and so needs matplotlib.
     options : tuple of str, default=()
         Which of "data", "device" and "rows" (a long table, computed row by row) it takes.
     needs : str, default=""
-        Data sets and hardware that a full run needs, in words.
+        Data sets and device that a full run needs, as text.
     minutes : float, default=None
-        How long a full run takes there, roughly.
+        Approximate run time of a full run, in minutes.
 
     Returns
     -------
     callable
-        A decorator that leaves the function ``run(ctx) -> Result`` as it is.
+        A decorator that returns the function ``run(ctx) -> Result`` unchanged.
     """
 
     def register(run: Run) -> Run:
@@ -117,7 +117,7 @@ def available() -> tuple[Experiment, ...]:
 
 
 def find(name: str) -> Experiment:
-    """Return the experiment of a name, in upper or lower case.
+    """Return the experiment with a name; case does not matter.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What an experiment hands back: a table with the paper's word beside ours, pictures, numbers."""
+"""The result of an experiment: a table that compares the paper with this run, figures, numbers, checks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 
 class Picture(NamedTuple):
-    """A picture of a result."""
+    """A figure of a result."""
 
     figure: Any
     """A matplotlib figure, or the path of a PNG file."""
@@ -16,14 +16,14 @@ class Picture(NamedTuple):
     alt: str
     """What it shows, for readers who cannot see it."""
     name: str = ""
-    """What sets its file apart; the first picture of an experiment needs none."""
+    """Suffix of its file name; empty for the main figure."""
 
 
 class Check(NamedTuple):
-    """One thing that the paper says, and whether it holds in this run. The experiment's code decides."""
+    """One claim of the paper, and whether it holds in this run, decided by the code of the experiment."""
 
     claim: str
-    """What the paper says, as a clause that can be true or false."""
+    """The claim of the paper, as a statement that is true or false."""
     holds: bool
     """Whether the run agrees."""
     found: str
@@ -34,19 +34,19 @@ class Check(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What one run measured."""
+    """The result of one run."""
 
     columns: Sequence[str]
     """Headings of the table."""
     rows: Sequence[Sequence[object]]
-    """The table, the paper's figures or claims beside those of the run."""
+    """The table: numbers or claims of the paper, and those of the run."""
     values: Mapping[str, Any]
-    """Every measured number by name, ready for JSON."""
+    """Every measured number by name, as JSON values."""
     settings: Mapping[str, Any]
-    """What the run was set to, ready for JSON; the same on every machine."""
+    """Settings of the run, as JSON values; the same on every machine."""
     pictures: Sequence[Picture] = ()
-    """Pictures, the main one first."""
+    """Figures, the main one first."""
     note: str = ""
-    """How to read the table and where the run departs from the paper."""
+    """How to read the table, and where the run differs from the paper."""
     checks: Sequence[Check] = ()
     """Whether each claim of the paper holds in this run."""

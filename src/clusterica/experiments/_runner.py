@@ -1,4 +1,4 @@
-"""Run an experiment and write NAME.json, with its numbers, settings and provenance, and NAME.png."""
+"""Run an experiment and write NAME.json (numbers, settings, provenance) and NAME.png."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from clusterica.display import check_matplotlib
-from clusterica.experiments._context import Context, Progress
+from clusterica.experiments._context import Context, Track
 from clusterica.experiments._parts import PartStore, write_json
 from clusterica.experiments._provenance import Commit, provenance, source_commit
 from clusterica.experiments._registry import Experiment, find
@@ -20,16 +20,16 @@ from clusterica.report import png_bytes
 
 
 class Outcome(NamedTuple):
-    """A run and the files it left."""
+    """A finished run and its files."""
 
     experiment: Experiment
-    """What was run."""
+    """The experiment."""
     result: Result
-    """What it measured."""
+    """Its result."""
     quick: bool
-    """Whether it was the quick version."""
+    """Whether it was a quick run."""
     seconds: float
-    """How long this run took, the writing of files aside. Parts that were there took none of it."""
+    """Run time, without writing the files and without parts that were saved before."""
     json_path: Path
     """File with the numbers."""
     picture_paths: tuple[Path, ...]
@@ -45,7 +45,7 @@ def run(
     output: str | Path = ".",
     seed: int = 0,
     callbacks: tuple[Any, ...] = (),
-    progress: Progress | None = None,
+    progress: Track | None = None,
     data: str | Path | None = None,
     device: str | None = None,
     rows: tuple[str, ...] = (),
@@ -58,23 +58,23 @@ def run(
     name : str
         Such as ``P1-fig1``; :func:`available` lists all.
     quick : bool, default=False
-        Whether a few seconds must do.
+        Whether to run a small version that takes seconds.
     output : str or Path, default="."
-        Folder for the files, made where missing.
+        Folder for the files; created if missing.
     seed : int, default=0
-        Seed of everything random in the run.
+        Random seed of the run.
     callbacks : tuple of scikit-learn callbacks, default=()
         Set on the estimators, such as ``sklearn.callback.ProgressBar()``.
     progress : callable, default=None
-        ``progress(items, description)`` returns the items while it shows how many are done.
+        ``progress(items, description)`` yields the items and shows a progress bar.
     data : str or Path, default=None
-        Folder with the official files of data sets, for experiments on real images.
+        Folder with the data sets, for experiments on real images.
     device : str, default=None
-        Torch device to put images on, such as "cuda"; None works on NumPy arrays.
+        PyTorch device for the images, such as "cuda"; None uses NumPy arrays.
     rows : tuple of str, default=()
-        Rows of a long table to compute; empty computes all that are not in the folder yet.
+        Rows of a long table to compute; empty computes all that are not saved in the folder.
     fresh : bool, default=False
-        Whether to compute rows again that are there already.
+        Whether to recompute rows that are saved already.
 
     Returns
     -------
@@ -83,13 +83,13 @@ def run(
     Raises
     ------
     IncompleteError
-        If ``rows`` left out rows that are not in the folder yet. What was computed is kept there.
+        If ``rows`` leaves out rows that are not saved in the folder. The computed rows are saved.
     """
     chosen = find(name)
     if rows and "rows" not in chosen.options:
-        raise ValueError(f"{chosen.name} is not computed row by row; leave rows out")
+        raise ValueError(f"{chosen.name} has no rows to choose; leave rows out")
     if chosen.draws:
-        check_matplotlib(f"Experiment {chosen.name}")  # before the work, not after it
+        check_matplotlib(f"Experiment {chosen.name}")  # before the work starts
     folder = Path(output).absolute()
     folder.mkdir(parents=True, exist_ok=True)
     context = Context(

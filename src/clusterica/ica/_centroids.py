@@ -7,14 +7,20 @@ from typing import Any
 
 import array_api_compat
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 
-from clusterica.arrays import Rows, as_rows, get_config, to_host, worker_pool
-from clusterica.arrays._namespace import Array
-from clusterica.arrays._rows import IterableRows, StreamedRows, as_array, streamed
-from clusterica.arrays._walk import block_size
-from clusterica.cluster import CosineKMeans
-from clusterica.cluster._base import BaseKMeans
+from clusterica.arrays import (
+    Array,
+    IterableRows,
+    Rows,
+    as_array,
+    as_rows,
+    block_size,
+    get_config,
+    in_order,
+    to_host,
+)
+from clusterica.cluster import BaseKMeans, CosineKMeans, with_n_centers
 from clusterica.ops.linalg import project
 from clusterica.preprocessing import KernelWhitener, Whitener
 
@@ -24,23 +30,17 @@ _TILE = 256  # rows that are whitened at a time
 def prepared(
     clusterer: BaseEstimator | None,
     *,
-    n_clusters: int,
+    n_centers: int,
     n_init: int,
     rng: np.random.Generator,
     max_iter: int = 300,
 ) -> BaseEstimator:
-    """Return a copy of the clusterer that makes n_clusters clusters, from our seed if it has none.
+    """Return a copy of the clusterer that finds n_centers centroids, from our seed if it has none.
 
-    Where there is none, that is cosine K-means from so many starts and with so many iterations.
+    The default clusterer is cosine K-means from n_init starts of max_iter iterations.
     """
     default = CosineKMeans(compute_labels=False, n_init=n_init, max_iter=max_iter)
-    copy = default if clusterer is None else clone(clusterer)
-    params = copy.get_params(deep=False)
-    if "n_clusters" in params:
-        copy.set_params(n_clusters=n_clusters)
-    if "random_state" in params and params["random_state"] is None:
-        copy.set_params(random_state=int(rng.integers(2**31)))
-    return copy
+    return with_n_centers(default if clusterer is None else clusterer, n_centers, random_state=rng)
 
 
 def white_rows(
@@ -57,7 +57,7 @@ def white_rows(
     where it does not and the clusterer can take blocks.
     """
     if n_rows < rows.n_rows:
-        chosen = rows.export(rows.take(_choose(rows, n_rows, rng)))
+        chosen = rows.home.put(rows.take(_choose(rows, n_rows, rng)))
         return whitener._whiten(as_rows(chosen, rows.dtype))
     if isinstance(clusterer, BaseKMeans) and _too_large(X, rows, whitener):
         return WhiteBlocks(rows, whitener)
@@ -68,15 +68,14 @@ def all_white_rows(X: Any, rows: Rows, whitener: Whitener | KernelWhitener) -> R
     """Return all rows whitened: an array where that fits the memory budget, else made on every walk."""
     if _too_large(X, rows, whitener):
         Z = WhiteBlocks(rows, whitener)
-        return streamed(IterableRows(Z, rows.n_rows, whitener.n_components_, rows.dtype))
+        return IterableRows(Z, rows.n_rows, whitener.n_components_, rows.dtype)
     return as_rows(as_array(whitener.transform(X)), rows.dtype)
 
 
 def _too_large(X: Any, rows: Rows, whitener: Whitener | KernelWhitener) -> bool:
     """Return whether the whitened rows would be kept in memory, and do not fit the budget."""
     needed = rows.n_rows * whitener.n_components_ * rows.dtype.itemsize
-    on_host = rows.on_host or isinstance(rows, StreamedRows)
-    lazy = array_api_compat.is_dask_array(X) or not on_host
+    lazy = array_api_compat.is_dask_array(X) or not rows.home.on_host
     return needed > get_config()["memory"] and not lazy
 
 
@@ -94,11 +93,10 @@ def white_rows_in_float32(
     def whiten(part: slice) -> None:
         Y[part] = project(rows.take(chosen[part]), B, mean)
 
-    with worker_pool() as pool:
-        parts = [slice(start, start + _TILE) for start in range(0, n_rows, _TILE)]
-        for done in [pool.submit(whiten, part) for part in parts]:
-            done.result()
-    return rows.export(Y)
+    parts = ((slice(start, start + _TILE),) for start in range(0, n_rows, _TILE))
+    for _ in in_order(whiten, parts):
+        pass
+    return rows.home.put(Y)
 
 
 def _choose(rows: Rows, n_rows: int, rng: np.random.Generator) -> np.ndarray:

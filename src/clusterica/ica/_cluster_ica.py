@@ -11,39 +11,34 @@ from sklearn.base import (
     BaseEstimator,
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
-    clone,
 )
 from sklearn.callback import CallbackSupportMixin
-from sklearn.utils.validation import check_is_fitted
 
 from clusterica.arrays import (
+    Array,
+    FloatOutputMixin,
+    Interval,
     Rows,
+    StrOptions,
     as_generator,
-    check_model_device,
-    check_output_rows,
+    check_fitted_rows,
     check_rows,
+    fit_context,
     map_reduce,
     to_host,
-    worker_pool,
 )
-from clusterica.arrays._namespace import Array
-from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
+from clusterica.contrasts import Contrast, check_contrast
 from clusterica.ica._centroids import centroids_of, prepared, white_rows, white_rows_in_float32
 from clusterica.ica._fold import fold, fold_overcomplete
 from clusterica.ica._likelihood import check_density
-from clusterica.ica._refine import WhiteSpace, find_start, refine, white_space
-from clusterica.ica._whitening import fit_whitener, warn_of_few_rows
-from clusterica.ops.contrast import Contrast
+from clusterica.ica._refine import WhiteMap, find_start, refine, white_map
+from clusterica.ica._whitening import count_sources, fit_source_whitener, warn_of_sources
 from clusterica.ops.linalg import combine, project, unit_rows
 from clusterica.ops.moments import response_moments, winning_energies
 from clusterica.ops.pursuit import orient
 from clusterica.optim import Progress, fit_progress
 from clusterica.preprocessing import Whitener
 from clusterica.preprocessing._map import apply_map
-
-# Sparse sources are found in 5 to 10. On 50 light-tailed ones 110 were half of the time of a fit, in vain.
-_START_ITERATIONS = 15
-_OVERCOMPLETE_STARTS = 5  # without an orthogonal start, one in two may end in a poor optimum
 
 
 class Unmixing(NamedTuple):
@@ -54,7 +49,11 @@ class Unmixing(NamedTuple):
 
 
 class ClusterICA(
-    CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+    CallbackSupportMixin,
+    FloatOutputMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    BaseEstimator,
 ):
     r"""Independent components of data, found by clustering and refined by maximum likelihood.
 
@@ -76,7 +75,8 @@ class ClusterICA(
         dimensions in which the data varies.
     clusterer : clusterer or None, default=None
         Any clusterer with ``cluster_centers_``, scikit-learn's included. A copy is fitted, with
-        ``n_clusters`` set to twice n_components and, where it has none, a seed from random_state. None is
+        twice n_components centroids (see :func:`~clusterica.cluster.with_n_centers`) and, where it has
+        none, a seed from random_state. None is
         :class:`~clusterica.cluster.CosineKMeans`, whose orthogonal start avoids poor local optima; the best
         of five starts for overcomplete sources, for which there is no such start.
     whitener : Whitener or None, default=None
@@ -88,7 +88,7 @@ class ClusterICA(
         dimensions, all of them with variance; elsewhere (overcomplete sources, a whitener of your own with
         more dimensions than n_components, or one that keeps constant directions) the centroids are the
         result. A contrast G, such as ``LogCosh()`` or an object of your own, is the law of all sources,
-        and an error where the likelihood can't be used; see :func:`~clusterica.ica.check_contrast`.
+        and an error where the likelihood can't be used; see :func:`~clusterica.contrasts.check_contrast`.
         :math:`e^{-G}` must be a density, which that of a bounded G, such as ``Exponential()``, is not.
         None leaves the centroids as they are.
     cluster_rows : int or None, default=None
@@ -171,7 +171,7 @@ class ClusterICA(
     True
     """
 
-    _parameter_constraints: ClassVar[dict] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
         "clusterer": [BaseEstimator, None],
         "whitener": [Whitener, None],
@@ -216,24 +216,23 @@ class ClusterICA(
         """
         rows = check_rows(self, X, reset=True, min_rows=2)
         rng, contrast = as_generator(self.random_state), self._contrast()
-        with worker_pool():
-            progress = fit_progress(self, 2, X=X, y=y)
-            self.whitener_ = self._fit_whitener(X, rows)
-            space = self._space_to_refine()
-            Y, C = self._cluster(X, rows, rng, progress, is_start=space is not None)
-            if space is None:
-                T, back = self._white_space()
-                self.n_iter_ = getattr(self.clusterer_, "n_iter_", 1)
-                self.objective_history_ = np.empty(0)
-                found = Unmixing(C @ T, back @ C.T)
-            else:
-                settings: dict[str, Any] = {"space": space, "contrast": contrast, "rng": rng}
-                W = find_start(rows, Y, C, **settings)
-                del Y  # its memory is needed no more
-                refined = refine(rows, W, max_iter=self.max_iter, progress=progress, **settings)
-                self.n_iter_, self.objective_history_ = refined.n_iter, np.array(refined.history)
-                found = Unmixing(refined.filters, np.linalg.pinv(refined.filters))
-            self._set_components(rows, found, is_refined=space is not None)
+        progress = fit_progress(self, 2, X=X, y=y)
+        self.whitener_ = fit_source_whitener(self.whitener, X, rows.n_features, self.n_components)
+        space = self._space_to_refine()
+        Y, C = self._cluster(X, rows, rng, progress, is_start=space is not None)
+        if space is None:
+            T, back = self._white_space()
+            self.n_iter_ = getattr(self.clusterer_, "n_iter_", 1)
+            self.objective_history_ = np.empty(0)
+            found = Unmixing(C @ T, back @ C.T)
+        else:
+            settings: dict[str, Any] = {"space": space, "contrast": contrast, "rng": rng}
+            W = find_start(rows, Y, C, **settings)
+            del Y  # its memory is needed no more
+            refined = refine(rows, W, max_iter=self.max_iter, progress=progress, **settings)
+            self.n_iter_, self.objective_history_ = refined.n_iter, np.array(refined.history)
+            found = Unmixing(refined.filters, np.linalg.pinv(refined.filters))
+        self._set_components(rows, found, is_refined=space is not None)
         progress.end()
         return self
 
@@ -250,9 +249,7 @@ class ClusterICA(
         S : array of shape (n_samples, n_components_)
             In the library and on the device of X; of unit variance on the data of fit.
         """
-        check_is_fitted(self, "components_")
-        rows = check_rows(self, X, reset=False)
-        check_model_device(self, rows, self.components_)
+        rows = check_fitted_rows(self, X, "components_")
         return apply_map(project, rows, self.components_, self.mean_)
 
     def inverse_transform(self, S: Any) -> Array:
@@ -270,58 +267,19 @@ class ClusterICA(
         -------
         X : array of shape (n_samples, n_features)
         """
-        check_is_fitted(self, "components_")
-        rows = check_output_rows(self, S, self.n_components_)
-        check_model_device(self, rows, self.components_)
+        rows = check_fitted_rows(self, S, "components_", is_output=True)
         back = np.linalg.pinv(to_host(self.components_).astype(np.float64))
         return apply_map(combine, rows, back, self.mean_)
 
-    def _fit_whitener(self, X: Any, rows: Rows) -> Whitener:
-        """Fit the whitener, and leave directions without variance out where it is not asked to keep them."""
-        n, d = self.n_components or rows.n_features, rows.n_features
-        whitener = Whitener("pca", eps=0.0) if self.whitener is None else clone(self.whitener)
-        reduces = whitener.method == "pca" and whitener.n_components is None
-        if reduces and n < d:
-            whitener.set_params(n_components=n)
-        whitener = fit_whitener(whitener, X)
-        rank = whitener.rank_
-        if rank == 0:
-            raise ValueError(
-                "all rows are equal, so that there are no sources; give rows that differ"
-            )
-        if whitener.eps_ > 0 or rank >= min(n, d) or whitener.n_components_ < rank:
-            return whitener
-        if reduces and n < d:
-            whitener.set_params(n_components=None).fit(X)  # as many as the rank
-        if whitener.n_components_ > rank:
-            raise ValueError(
-                f"the data varies in {rank} of {d} dimensions only, so that {whitener!r} can't whiten it to "
-                f"{whitener.n_components_}; use whitener=Whitener('pca', eps=0.0), which leaves the others "
-                "out, or eps > 0"
-            )
-        warnings.warn(
-            f"the data varies in {rank} of {d} dimensions only (a column is constant or depends on others, "
-            f"or there are too few rows), and is reduced to them; {self._count_lines(whitener)} sources are "
-            "looked for",
-            UserWarning,
-            stacklevel=4,
-        )
-        return whitener
-
-    def _count_lines(self, whitener: Whitener) -> int:
-        """Return how many sources to look for: no more than the rank, unless overcomplete on purpose."""
-        n, n_white = self.n_components, whitener.n_components_
-        lacks_rank = n_white == whitener.rank_ < whitener.n_features_in_
-        if n is None or (lacks_rank and n_white < n <= whitener.n_features_in_):
-            return n_white
-        return n
-
-    def _space_to_refine(self) -> WhiteSpace | None:
+    def _space_to_refine(self) -> WhiteMap | None:
         """Return the white space that refine works in; None where the centroids are the answer."""
         if self.refine is None:
             return None
-        n_white, n_lines = self.whitener_.n_components_, self._count_lines(self.whitener_)
-        space = white_space(self.whitener_)
+        n_white, n_lines = (
+            self.whitener_.n_components_,
+            count_sources(self.whitener_, self.n_components),
+        )
+        space = white_map(self.whitener_)
         if n_lines == n_white and space is not None:
             return space
         if isinstance(self.refine, str):
@@ -345,7 +303,7 @@ class ClusterICA(
     ) -> tuple[Array, np.ndarray]:
         """Return the white rows that were clustered, and directions of sources, (n_sources, n_white)."""
         n_white = self.whitener_.n_components_
-        n_lines = self._count_lines(self.whitener_)
+        n_lines = count_sources(self.whitener_, self.n_components)
         n_rows = self._count_cluster_rows(rows, n_lines, is_start=is_start)
         if n_rows < 2 * n_lines:
             given, more = ("n_samples", "give more rows")
@@ -355,12 +313,15 @@ class ClusterICA(
                 f"{given}={n_rows} should be >= {2 * n_lines}, twice the number of sources; {more} or a "
                 "smaller n_components"
             )
-        n_init = 1 if n_lines <= n_white else _OVERCOMPLETE_STARTS
-        settings = {"max_iter": _START_ITERATIONS} if is_start else {}
+        # Five starts where there is no orthogonal one: one in two may end in a poor optimum.
+        n_init = 1 if n_lines <= n_white else 5
+        # Sparse sources are found in 5 to 10 iterations. On 50 light-tailed ones 110 took half of the
+        # time of a fit, in vain.
+        settings = {"max_iter": 15} if is_start else {}
         clusterer = prepared(
-            self.clusterer, n_clusters=2 * n_lines, n_init=n_init, rng=rng, **settings
+            self.clusterer, n_centers=2 * n_lines, n_init=n_init, rng=rng, **settings
         )
-        if is_start and self.cluster_rows is None and rows.on_host and rows.indexable:
+        if is_start and self.cluster_rows is None and rows.place.is_numpy and rows.indexable:
             Y = white_rows_in_float32(rows, self.whitener_, n_rows, rng)
         else:
             Y = white_rows(X, rows, self.whitener_, n_rows, clusterer, rng)
@@ -398,6 +359,7 @@ class ClusterICA(
     def _contrast(self) -> Contrast | None:
         if self.refine is None or isinstance(self.refine, str):
             return None
+        check_contrast(self.refine)
         light_tails = orient(self.refine).sign > 0
         check_density(self.refine)
         if light_tails:
@@ -426,34 +388,4 @@ class ClusterICA(
         self.mixing_ = rows.learned(found.columns[:, order] * scale)
         self.kurtosis_, self.mean_ = rows.learned(kurtosis[order]), self.whitener_.mean_
         self.n_components_ = self._n_features_out = len(B)
-        _warn_of_laws(kurtosis[order], rows, is_refined=is_refined)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
-
-
-def _warn_of_laws(kurtosis: np.ndarray, rows: Rows, *, is_refined: bool) -> None:
-    """Warn of sources that can't be told apart, and of data that seems to have no variance."""
-    # The largest sample kurtosis over all directions of so many Gaussian sources is about this.
-    noise = 2 * np.sqrt(24 * np.arange(1, len(kurtosis) + 1) / rows.n_rows)
-    message = ""
-    if is_refined:
-        among = np.flatnonzero(np.sort(np.abs(kurtosis)) < noise)
-        if len(among) and among[-1] > 0:  # one Gaussian source is what the others leave
-            message = (
-                f"{among[-1] + 1} of {len(kurtosis)} sources look Gaussian (excess kurtosis within "
-                f"{noise[among[-1]]:.2g} of 0, which {rows.n_rows} rows can't tell from 0), and Gaussian "
-                "sources can't be told apart by any method; see kurtosis_"
-            )
-    elif (kurtosis < noise[-1]).any():
-        message = (
-            f"{(kurtosis < noise[-1]).sum()} of {len(kurtosis)} sources look Gaussian or lighter in the "
-            f"tails (excess kurtosis below {noise[-1]:.2g}, which {rows.n_rows} rows can't tell from 0): "
-            "clusters do not lie along such sources, and Gaussian ones can't be told apart by any method; "
-            "use refine='ml' for light tails, and see kurtosis_"
-        )
-    if message:
-        warnings.warn(message, UserWarning, stacklevel=5)
-    warn_of_few_rows(kurtosis, rows.n_rows, "source", stacklevel=5)
+        warn_of_sources(kurtosis[order], rows.n_rows, is_refined=is_refined)

@@ -12,10 +12,6 @@ import numpy as np
 
 from clusterica.ops.linalg import row_energies, unit_rows
 
-_OPPOSITE = -0.5  # two centroids of a larger cosine are no pair
-_SAME_LINE = 0.95  # lines of a larger |cosine|, at most 18 degrees apart, are copies of one
-_WEAK = 0.05  # a line with less than this share of the mean energy is noise
-
 
 class Lines(NamedTuple):
     """Unit vectors whose sign means nothing, pairs of centroids before single ones, heavy before light."""
@@ -67,7 +63,8 @@ def fold_overcomplete(centroids: np.ndarray, energies: np.ndarray, n_lines: int)
         nearest = int(np.argmax(np.abs(cosines)))
         sums[nearest] += np.sign(cosines[nearest]) * lines.weights[i] * lines.directions[i]
         masses[nearest] += lines.weights[i]
-    return unit_rows(sums[masses >= _WEAK * masses.mean()][:n_lines])
+    # A line with less than 5 % of the mean energy is noise.
+    return unit_rows(sums[masses >= 0.05 * masses.mean()][:n_lines])
 
 
 def _pair(centroids: np.ndarray, weights: np.ndarray) -> Lines:
@@ -80,8 +77,8 @@ def _pair(centroids: np.ndarray, weights: np.ndarray) -> Lines:
     single = np.ones(len(U), dtype=bool)
     pairs = []
     for i, j in zip(above[0][order], above[1][order], strict=True):
-        if cosines[i, j] > _OPPOSITE:
-            break
+        if cosines[i, j] > -0.5:
+            break  # less than 120 degrees apart are no pair
         if single[i] and single[j]:
             single[[i, j]] = False
             pairs.append((i, j))
@@ -101,6 +98,7 @@ def _tell_copies_apart(lines: Lines) -> tuple[list[int], list[int]]:
     first: list[int] = []
     copies: list[int] = []
     for i, direction in enumerate(lines.directions):
-        is_copy = bool(first) and np.abs(lines.directions[first] @ direction).max() > _SAME_LINE
+        # Lines at most 18 degrees apart are copies of one.
+        is_copy = bool(first) and np.abs(lines.directions[first] @ direction).max() > 0.95
         (copies if is_copy else first).append(i)
     return first, copies

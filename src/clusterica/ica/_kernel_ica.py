@@ -10,30 +10,35 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.callback import CallbackSupportMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted
 
 from clusterica.arrays import (
+    Array,
+    FloatOutputMixin,
+    Interval,
     Rows,
+    StrOptions,
     as_generator,
-    check_model_device,
+    check_fitted_rows,
     check_rows,
+    fit_context,
     map_reduce,
     to_host,
-    worker_pool,
 )
-from clusterica.arrays._namespace import Array
-from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
+from clusterica.contrasts import Contrast, LogCosh, check_contrast
 from clusterica.ica._centroids import all_white_rows
-from clusterica.ica._fixed_point import symmetric_fixed_point
-from clusterica.ops.contrast import Contrast, LogCosh, check_contrast
-from clusterica.ops.kernels import KERNEL_NAMES, Kernel
+from clusterica.ica._likelihood import symmetric_fixed_point
+from clusterica.kernels import KERNEL_NAMES, Kernel
 from clusterica.ops.moments import response_moments
 from clusterica.optim import Progress, fit_progress
 from clusterica.preprocessing import KernelWhitener
 
 
 class KernelICA(
-    CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+    CallbackSupportMixin,
+    FloatOutputMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    BaseEstimator,
 ):
     r"""Independent components in the space of a kernel: whitened kernel PCA, then ICA (KICA).
 
@@ -47,17 +52,17 @@ class KernelICA(
         Number of sources, and of dimensions that are kept by kernel PCA. None is the number of features.
     kernel : str or Kernel, default="rbf"
         "rbf", "polynomial", "inverse-distance", "inverse-square-distance", "histogram-intersection", or an
-        object that :func:`~clusterica.ica.check_kernel` accepts; see KernelWhitener.
+        object that :func:`~clusterica.kernels.check_kernel` accepts; see KernelWhitener.
     gamma : float or "median", default="median"
         The :math:`\gamma` of "rbf"; "median" is one over the median squared distance of random pairs of rows.
     n_landmarks : int or None, default=None
         Number of landmarks, drawn at random from the rows; at least n_components. None is 1000, or twice
         n_components if that is more, or all rows if there are less.
     normalize : bool, default=True
-        Whether to scale rows to unit length first. fit then refuses rows of zeros; transform lets them be.
+        Whether to scale rows to unit length first. Rows of zeros stay zero.
     contrast : contrast or None, default=None
         Measures how far a source is from Gaussian, such as ``Exponential()`` or an object of your own that
-        :func:`~clusterica.ica.check_contrast` accepts. None is ``LogCosh()``.
+        :func:`~clusterica.contrasts.check_contrast` accepts. None is ``LogCosh()``.
     max_iter : int, default=200
         Maximum number of iterations of the fixed point, each a pass over the white rows.
     tol : float, default=1e-4
@@ -89,7 +94,7 @@ class KernelICA(
 
     See Also
     --------
-    clusterica.ica.KernelSparseCoding : Sparse codes in the space of a kernel.
+    clusterica.dictionaries.KernelSparseCoding : Sparse codes in the space of a kernel.
     clusterica.ica.ClusterICA : Sources that are linear in the rows.
 
     Notes
@@ -116,7 +121,7 @@ class KernelICA(
     ((2000, 3), True)
     """
 
-    _parameter_constraints: ClassVar[dict] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
         "kernel": [StrOptions(set(KERNEL_NAMES)), callable],
         "gamma": [Interval(Real, 0, None, closed="neither"), StrOptions({"median"})],
@@ -169,19 +174,18 @@ class KernelICA(
         rng = as_generator(self.random_state)
         contrast = LogCosh() if self.contrast is None else self.contrast
         check_contrast(contrast)
-        with worker_pool():
-            progress = fit_progress(self, 1, X=X, y=y)
-            self.whitener_ = KernelWhitener(
-                self.n_components or rows.n_features,
-                kernel=self.kernel,
-                gamma=self.gamma,
-                n_landmarks=self.n_landmarks,
-                normalize=self.normalize,
-                random_state=int(rng.integers(2**31)),
-            ).fit(X)
-            Z = all_white_rows(X, rows, self.whitener_)
-            C = self._unmix(rows, Z, contrast, rng, progress)
-            self.__dict__.update(self._learned(rows, Z, C))
+        progress = fit_progress(self, 1, X=X, y=y)
+        self.whitener_ = KernelWhitener(
+            self.n_components or rows.n_features,
+            kernel=self.kernel,
+            gamma=self.gamma,
+            n_landmarks=self.n_landmarks,
+            normalize=self.normalize,
+            random_state=int(rng.integers(2**31)),
+        ).fit(X)
+        Z = all_white_rows(X, rows, self.whitener_)
+        C = self._unmix(rows, Z, contrast, rng, progress)
+        self.__dict__.update(self._learned(rows, Z, C))
         progress.end()
         return self
 
@@ -198,9 +202,7 @@ class KernelICA(
         S : array of shape (n_samples, n_components_)
             In the library and on the device of X.
         """
-        check_is_fitted(self, "components_")
-        rows = check_rows(self, X, reset=False)
-        check_model_device(self, rows, self.components_)
+        rows = check_fitted_rows(self, X, "components_")
         return self.whitener_._project(rows, self.unmixing_)
 
     def _unmix(
@@ -254,8 +256,3 @@ class KernelICA(
             "n_components_": len(C),
             "_n_features_out": len(C),
         }
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags

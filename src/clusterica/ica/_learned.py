@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from clusterica.arrays._namespace import Array
+from clusterica.arrays import Array
 from clusterica.preprocessing import KernelWhitener
 
 # Where estimators of this library and of scikit-learn keep them.
@@ -22,8 +22,8 @@ def learned_vectors(estimator: Any) -> list[Array]:
     Returns
     -------
     list of array, each of shape (n_vectors, n_features)
-        Empty if there are none in the space of the input. The components of KernelICA, and of KernelRICA with
-        whiten, are not: they are of the output of their kernel whitener.
+        Empty if there are none in the space of the input. The components of KernelICA are not: they are of
+        the output of its kernel whitener.
     """
     if isinstance(getattr(estimator, "whitener_", None), KernelWhitener):
         return []

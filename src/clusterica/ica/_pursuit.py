@@ -15,35 +15,46 @@ from sklearn.base import (
 )
 from sklearn.callback import CallbackSupportMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted
 
 from clusterica.arrays import (
+    Array,
+    FloatOutputMixin,
+    Interval,
     Rows,
+    StrOptions,
     as_generator,
-    check_model_device,
+    check_fitted_rows,
     check_rows,
+    fit_context,
     map_reduce,
     to_host,
-    worker_pool,
 )
-from clusterica.arrays._namespace import Array
-from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
-from clusterica.ica._search import Found, Search, WhiteSpace, white_space
+from clusterica.contrasts import Contrast, Exponential, LogCosh, Quartic, check_contrast
+from clusterica.ica._search import DirectionSearch, FoundDirection, PursuitSpace, pursuit_space
 from clusterica.ica._whitening import fit_whitener, warn_of_few_rows
-from clusterica.ops.contrast import Contrast
 from clusterica.ops.linalg import project
 from clusterica.ops.moments import response_moments
-from clusterica.ops.pursuit import CONTRASTS, OrientedContrast, column_fourths, orient
+from clusterica.ops.pursuit import OrientedContrast, column_fourths, orient
 from clusterica.optim import Progress, fit_progress
 from clusterica.preprocessing import Whitener
 from clusterica.preprocessing._map import apply_map
 
+_CONTRASTS: dict[str, Contrast] = {
+    "kurtosis": Quartic(),
+    "logcosh": LogCosh(),
+    "exp": Exponential(),
+    "negentropy": Exponential(),
+}
 # The sides that a start is sent to: 1 down to the least excess, -1 up to the largest.
 _SIDES = {"min": (1.0,), "max": (-1.0,), "abs": (1.0, -1.0)}
 
 
 class KurtosisPursuit(
-    CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+    CallbackSupportMixin,
+    FloatOutputMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    BaseEstimator,
 ):
     r"""Directions in which data is least Gaussian; the one of least kurtosis shows clusters.
 
@@ -77,7 +88,7 @@ class KurtosisPursuit(
           sign of the difference. It has the directions of "exp".
         - a function of your own, ``y -> (G(y), G'(y), G''(y))`` for every element: :math:`E G(p) - E G(\nu)`,
           with the sign for which a uniform variable has a negative value. Its derivatives are checked by
-          :func:`~clusterica.ica.check_contrast`.
+          :func:`~clusterica.contrasts.check_contrast`.
     n_init : int, default=20
         Number of random starts for each direction. All are followed at the same time, so that a pass over
         the data serves all of them; with "abs" both ways.
@@ -161,10 +172,10 @@ class KurtosisPursuit(
     True
     """
 
-    _parameter_constraints: ClassVar[dict] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "objective": [StrOptions(set(_SIDES))],
-        "contrast": [StrOptions(set(CONTRASTS)), callable],
+        "contrast": [StrOptions(set(_CONTRASTS)), callable],
         "n_init": [Interval(Integral, 1, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
@@ -208,24 +219,33 @@ class KurtosisPursuit(
         self
         """
         rows = check_rows(self, X, reset=True, min_rows=2)
-        contrast = orient(self.contrast)
+        if isinstance(self.contrast, str):
+            squared = self.contrast == "negentropy"
+            contrast = orient(_CONTRASTS[self.contrast], squared=squared)
+        else:
+            check_contrast(self.contrast)
+            contrast = orient(self.contrast)
         rng = as_generator(self.random_state)
-        with worker_pool():
-            default = Whitener("pca", eps=0.0)
-            whitener = default if self.whitener is None else clone(self.whitener)
-            self.whitener_ = fit_whitener(whitener, X)
-            white = white_space(rows, self.whitener_)
-            self._check_rank(white.n_dims)
-            kurtosis = _feature_kurtosis(rows, self.whitener_)
-            warn_of_few_rows(kurtosis, rows.n_rows, "feature", stacklevel=3)
-            progress = fit_progress(self, self.n_components, X=X, y=y)
-            found: list[Found] = []
-            for _ in range(self.n_components):
-                task = progress.subtask("component", self.max_iter)
-                found.append(self._find(white, contrast, found, rng, task))
-                if task.end():
-                    break
-            self._keep(white, contrast, found)
+        default = Whitener("pca", eps=0.0)
+        whitener = default if self.whitener is None else clone(self.whitener)
+        self.whitener_ = fit_whitener(whitener, X)
+        white = pursuit_space(rows, self.whitener_)
+        if self.n_components > white.n_dims:
+            raise ValueError(
+                f"n_components={self.n_components} is more than the {white.n_dims} dimensions in which "
+                "the data varies (a constant column has none, one that depends on others adds none); use "
+                "at most so many, and data that is not constant"
+            )
+        kurtosis = _feature_kurtosis(rows, self.whitener_)
+        warn_of_few_rows(kurtosis, rows.n_rows, "feature", stacklevel=3)
+        progress = fit_progress(self, self.n_components, X=X, y=y)
+        found: list[FoundDirection] = []
+        for _ in range(self.n_components):
+            task = progress.subtask("component", self.max_iter)
+            found.append(self._find(white, contrast, found, rng, task))
+            if task.end():
+                break
+        self._keep(white, contrast, found)
         progress.end()
         self._warn_of_chance(white, contrast, found)
         return self
@@ -243,30 +263,20 @@ class KurtosisPursuit(
         P : array of shape (n_samples, n_components)
             In the library and on the device of X; of unit variance on the data of fit.
         """
-        check_is_fitted(self, "components_")
-        rows = check_rows(self, X, reset=False)
-        check_model_device(self, rows, self.components_)
+        rows = check_fitted_rows(self, X, "components_")
         return apply_map(project, rows, self.components_, self.mean_)
-
-    def _check_rank(self, rank: int) -> None:
-        if self.n_components > rank:
-            raise ValueError(
-                f"n_components={self.n_components} is more than the {rank} dimensions in which the data "
-                "varies (a constant column has none, one that depends on others adds none); use at most "
-                "so many, and data that is not constant"
-            )
 
     def _find(
         self,
-        white: WhiteSpace,
+        white: PursuitSpace,
         contrast: OrientedContrast,
-        found: list[Found],
+        found: list[FoundDirection],
         rng: np.random.Generator,
         task: Progress,
-    ) -> Found:
+    ) -> FoundDirection:
         """Return the best direction among those orthogonal, in the white space, to the ones found."""
         before = np.array([f.direction for f in found]).reshape(-1, white.n_dims)
-        result = Search(white, contrast, _SIDES[self.objective], before).run(
+        result = DirectionSearch(white, contrast, _SIDES[self.objective], before).run(
             self.n_init,
             rng,
             max_iter=self.max_iter,
@@ -283,7 +293,9 @@ class KurtosisPursuit(
             )
         return result
 
-    def _keep(self, white: WhiteSpace, contrast: OrientedContrast, found: list[Found]) -> None:
+    def _keep(
+        self, white: PursuitSpace, contrast: OrientedContrast, found: list[FoundDirection]
+    ) -> None:
         """Set the fitted attributes."""
         for name, value in _learned(white, [f.direction for f in found]).items():
             setattr(self, name, value)
@@ -294,12 +306,12 @@ class KurtosisPursuit(
         )
         second, fourth = (to_host(m) / rows.n_rows for m in total)
         self.kurtosis_ = rows.learned(fourth / second**2 - 3)
-        self.objective_ = contrast.told(np.array([f.excess for f in found]))
-        self.start_objectives_ = contrast.told(np.array([f.start_excesses for f in found]))
+        self.objective_ = contrast.reported(np.array([f.excess for f in found]))
+        self.start_objectives_ = contrast.reported(np.array([f.start_excesses for f in found]))
         self.n_iter_ = max(f.n_iter for f in found)
 
     def _warn_of_chance(
-        self, white: WhiteSpace, contrast: OrientedContrast, found: list[Found]
+        self, white: PursuitSpace, contrast: OrientedContrast, found: list[FoundDirection]
     ) -> None:
         """Warn of the first direction that Gaussian rows may have as well."""
         n, d = white.rows.n_rows, white.n_dims
@@ -317,7 +329,7 @@ class KurtosisPursuit(
             level = contrast.noise_level(n, d - j, side)
             if side * f.excess > side * level:
                 continue
-            value, chance = contrast.told(np.array([f.excess, level]))
+            value, chance = contrast.reported(np.array([f.excess, level]))
             kind, extreme = ("cluster", "least") if side < 0 else ("super-Gaussian", "largest")
             name = "excess kurtosis" if self.contrast == "kurtosis" else "contrast"
             warnings.warn(
@@ -330,13 +342,8 @@ class KurtosisPursuit(
             )
             return
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
 
-
-def _learned(white: WhiteSpace, directions: list[np.ndarray]) -> dict[str, Any]:
+def _learned(white: PursuitSpace, directions: list[np.ndarray]) -> dict[str, Any]:
     """Return the attributes of a model with these directions of the white space."""
     rows = white.rows
     F = np.array(directions) @ white.T * np.sqrt((rows.n_rows - 1) / rows.n_rows)

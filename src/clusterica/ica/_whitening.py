@@ -6,11 +6,63 @@ import warnings
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
 from clusterica.preprocessing import Whitener
 
-# A column whose variance comes from fewer rows than this, in effect, has none to speak of.
-_FEW_ROWS = 5
+
+def fit_source_whitener(
+    whitener: Whitener | None, X: Any, n_features: int, n_components: int | None
+) -> Whitener:
+    """Return a fitted copy of the whitener that leaves directions without variance out where it may.
+
+    Parameters
+    ----------
+    whitener : Whitener or None
+        None is PCA whitening without regularisation.
+    X : array-like
+        The data.
+    n_features : int
+        Number of features of the data.
+    n_components : int or None
+        Number of sources that are asked for; None is one for every dimension.
+    """
+    n, d = n_components or n_features, n_features
+    whitener = Whitener("pca", eps=0.0) if whitener is None else clone(whitener)
+    reduces = whitener.method == "pca" and whitener.n_components is None
+    if reduces and n < d:
+        whitener.set_params(n_components=n)
+    whitener = fit_whitener(whitener, X)
+    rank = whitener.rank_
+    if rank == 0:
+        raise ValueError("all rows are equal, so that there are no sources; give rows that differ")
+    if whitener.eps_ > 0 or rank >= min(n, d) or whitener.n_components_ < rank:
+        return whitener
+    if reduces and n < d:
+        whitener.set_params(n_components=None).fit(X)  # as many as the rank
+    if whitener.n_components_ > rank:
+        raise ValueError(
+            f"the data varies in {rank} of {d} dimensions only, so that {whitener!r} can't whiten it to "
+            f"{whitener.n_components_}; use whitener=Whitener('pca', eps=0.0), which leaves the others "
+            "out, or eps > 0"
+        )
+    warnings.warn(
+        f"the data varies in {rank} of {d} dimensions only (a column is constant or depends on others, or "
+        f"there are too few rows), and is reduced to them; {count_sources(whitener, n_components)} sources "
+        "are looked for",
+        UserWarning,
+        stacklevel=4,
+    )
+    return whitener
+
+
+def count_sources(whitener: Whitener, n_components: int | None) -> int:
+    """Return how many sources to look for: no more than the rank, unless overcomplete on purpose."""
+    n, n_white = n_components, int(whitener.n_components_)
+    lacks_rank = n_white == whitener.rank_ < whitener.n_features_in_
+    if n is None or (lacks_rank and n_white < n <= whitener.n_features_in_):
+        return n_white
+    return n
 
 
 def fit_whitener(whitener: Whitener, X: Any) -> Whitener:
@@ -52,7 +104,8 @@ def warn_of_few_rows(kurtosis: np.ndarray, n_rows: int, what: str, *, stacklevel
     """
     in_effect = n_rows / np.maximum(kurtosis + 3, 1e-100)  # a constant column has 0
     j = int(in_effect.argmin())
-    if in_effect[j] < min(_FEW_ROWS, n_rows / 10):
+    # A column whose variance comes from fewer than five rows, in effect, has none to speak of.
+    if in_effect[j] < min(5, n_rows / 10):
         warnings.warn(
             f"about {max(1, round(in_effect[j]))} of {n_rows} rows make up the variance of {what} {j}: its "
             "law may have none, as Cauchy's, or these rows are outliers. Whitening depends on them, and all "
@@ -60,3 +113,38 @@ def warn_of_few_rows(kurtosis: np.ndarray, n_rows: int, what: str, *, stacklevel
             UserWarning,
             stacklevel=stacklevel + 1,
         )
+
+
+def warn_of_sources(kurtosis: np.ndarray, n_rows: int, *, is_refined: bool) -> None:
+    """Warn of sources that can't be told apart, and of data that seems to have no variance.
+
+    Parameters
+    ----------
+    kurtosis : ndarray of shape (n_sources,)
+        Excess kurtosis of every source.
+    n_rows : int
+        Number of rows.
+    is_refined : bool
+        Whether the sources maximise the likelihood, which finds light tails too.
+    """
+    # The largest sample kurtosis over all directions of so many Gaussian sources is about this.
+    noise = 2 * np.sqrt(24 * np.arange(1, len(kurtosis) + 1) / n_rows)
+    message = ""
+    if is_refined:
+        among = np.flatnonzero(np.sort(np.abs(kurtosis)) < noise)
+        if len(among) and among[-1] > 0:  # one Gaussian source is what the others leave
+            message = (
+                f"{among[-1] + 1} of {len(kurtosis)} sources look Gaussian (excess kurtosis within "
+                f"{noise[among[-1]]:.2g} of 0, which {n_rows} rows can't tell from 0), and Gaussian "
+                "sources can't be told apart by any method; see kurtosis_"
+            )
+    elif (kurtosis < noise[-1]).any():
+        message = (
+            f"{(kurtosis < noise[-1]).sum()} of {len(kurtosis)} sources look Gaussian or lighter in the "
+            f"tails (excess kurtosis below {noise[-1]:.2g}, which {n_rows} rows can't tell from 0): "
+            "clusters do not lie along such sources, and Gaussian ones can't be told apart by any method; "
+            "use refine='ml' for light tails, and see kurtosis_"
+        )
+    if message:
+        warnings.warn(message, UserWarning, stacklevel=5)
+    warn_of_few_rows(kurtosis, n_rows, "source", stacklevel=5)

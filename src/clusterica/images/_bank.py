@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils import get_tags
 
-from clusterica.arrays import namespace_of, to_host
-from clusterica.arrays._namespace import Array, to_like
-from clusterica.cluster import GainShapeKMeans
-from clusterica.cluster._sizes import cluster_sizes, near_empty
+from clusterica.arrays import Array, namespace_of, to_host, to_like
+from clusterica.cluster import GainShapeKMeans, cluster_sizes, near_empty, with_n_centers
 from clusterica.ica._learned import learned_vectors
 from clusterica.images._sampling import Sample
 from clusterica.ops.code import split_signs
@@ -22,12 +20,43 @@ from clusterica.optim import Progress
 from clusterica.preprocessing import ContrastNormalizer, Whitener
 
 LEARNERS = ("spherical-k-means", "patches")
-OWN_CODES = ("transform", "transform-both-signs")  # encoders that are the learner's own transform
-_SIZES = ("n_clusters", "n_components")
 
 _MANY = 0.1
 _FEW_PATCHES = 50  # for each filter
 _MANY_FEATURES = 500
+
+
+class LearnerEncoder(BaseEstimator):
+    """Codes of patches by a learner's own transform: an encoder made from the learner.
+
+    Parameters
+    ----------
+    both_signs : bool, default=False
+        Put the positive and the negative parts of the codes side by side.
+    learner : fitted transformer or None, default=None
+        None until it is fitted; see `with_learner`.
+    """
+
+    def __init__(self, *, both_signs: bool = False, learner: Any = None) -> None:
+        self.both_signs = both_signs
+        self.learner = learner
+
+    def with_learner(self, learner: Any) -> LearnerEncoder:
+        """Return the encoder by this learner."""
+        return LearnerEncoder(both_signs=self.both_signs, learner=learner)
+
+    def prepare(self, D: Array | None) -> tuple[Array, ...]:
+        """Return nothing: the learner has all that is needed, and may have no filters."""
+        return ()
+
+    def encode(self, X: Array) -> Array:
+        """Return the codes of one block of whitened patches."""
+        codes = apply_step(self.learner, X)
+        return split_signs(codes) if self.both_signs else codes
+
+
+# The words for the learner's own transform as an encoder, and whether they take both signs.
+OWN_CODES = {"transform": False, "transform-both-signs": True}
 
 
 @dataclass
@@ -38,7 +67,20 @@ class Bank:
     whitener: Any
     learner: Any
     filters: Array  # None if the learner has none
+    encoder: Any
     n_codes: int
+
+    @property
+    def by_learner(self) -> bool:
+        """Whether patches are encoded by the learner itself, and not with the filters."""
+        return isinstance(self.encoder, LearnerEncoder)
+
+    def code_bytes(self) -> int:
+        """Return the working memory that the encoder takes for each patch, in float32."""
+        # Of a learner's transform nothing is known: room for three arrays of codes.
+        if self.by_learner:
+            return 12 * self.n_codes
+        return self.encoder.row_bytes(*self.filters.shape, 4)
 
 
 def default_eps(patch_size: int) -> float:
@@ -58,7 +100,9 @@ def make_steps(normalizer: Any, whitener: Any, patch_size: int) -> tuple[Any, An
     return clone(normalizer, safe=False), clone(whitener, safe=False)
 
 
-def make_learner(learner: Any, n_filters: int, rng: np.random.Generator) -> Any:
+def make_learner(
+    learner: Any, n_filters: int, rng: np.random.Generator, *, n_classes: int | None = None
+) -> Any:
     """Return an unfitted copy of the learner that learns n_filters, or None for "patches"."""
     if isinstance(learner, str):
         if learner not in LEARNERS:
@@ -70,13 +114,8 @@ def make_learner(learner: Any, n_filters: int, rng: np.random.Generator) -> Any:
         learner = GainShapeKMeans(max_iter=20, compute_labels=False)
     if isinstance(learner, type) or not hasattr(learner, "fit"):
         raise TypeError(f"learner={learner!r} must be one of {LEARNERS}, or an estimator with fit")
-    learner = clone(learner)
-    params = learner.get_params(deep=False)
-    learner.set_params(**{name: n_filters for name in _SIZES if name in params})
     seed = int(rng.integers(2**31))
-    if "random_state" in params and params["random_state"] is None:
-        learner.set_params(random_state=seed)
-    return learner
+    return with_n_centers(learner, n_filters, random_state=seed, n_classes=n_classes)
 
 
 def learn_bank(
@@ -104,7 +143,7 @@ def learn_bank(
         Unfitted; None takes patches themselves.
     n_filters : int
         Number of filters.
-    encoder : encoder or one of `OWN_CODES`
+    encoder : encoder or LearnerEncoder
         What will encode patches: with the filters, or the learner itself.
     rng : Generator
         Draws the patches where they are the filters.
@@ -125,7 +164,8 @@ def learn_bank(
             rows = apply_step(step.fit(_for(step, rows)), rows)
     if learner is None:
         filters = _some_rows(rows, n_filters, rng)
-        return Bank(normalizer, whitener, None, filters, encoder.n_features_out(n_filters))
+        n_codes = encoder.n_features_out(n_filters)
+        return Bank(normalizer, whitener, None, filters, encoder, n_codes)
     y = None
     if get_tags(learner).target_tags.required:
         if labels is None:
@@ -136,13 +176,14 @@ def learn_bank(
     with progress.lend_to(learner, "filters"):
         learner.fit(_for(learner, rows), y)
     _warn_if_near_empty(learner, rows)
-    own_codes = isinstance(encoder, str)
-    filters = learned_filters(learner, rows, required=not own_codes)
-    if own_codes:
-        n_codes = own_code(learner, encoder, rows[:2, :]).shape[1]
+    if isinstance(encoder, LearnerEncoder):
+        filters = learned_filters(learner, rows, required=False)
+        encoder = encoder.with_learner(learner)
+        n_codes = encoder.encode(rows[:2, :]).shape[1]
     else:
+        filters = learned_filters(learner, rows, required=True)
         n_codes = encoder.n_features_out(filters.shape[0])
-    return Bank(normalizer, whitener, learner, filters, n_codes)
+    return Bank(normalizer, whitener, learner, filters, encoder, n_codes)
 
 
 def learned_filters(learner: Any, rows: Array, *, required: bool) -> Array:
@@ -176,12 +217,6 @@ def apply_step(step: Any, rows: Array) -> Array:
     if type(values) is type(rows) and values.dtype == rows.dtype:
         return values
     return to_like(np.asarray(to_host(values), dtype=np.float32), rows)
-
-
-def own_code(learner: Any, encoder: str, rows: Array) -> Array:
-    """Return the codes that a learner gives patches itself, with their signs or in two parts."""
-    codes = apply_step(learner, rows)
-    return split_signs(codes) if encoder == "transform-both-signs" else codes
 
 
 def is_ours(estimator: Any) -> bool:

@@ -10,25 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
-from clusterica.arrays import Rows, namespace_of, to_host
-from clusterica.arrays._namespace import Array
-from clusterica.encoders import (
-    HardEncoder,
-    SigmoidEncoder,
-    SoftThresholdEncoder,
-    TriangleEncoder,
-)
-from clusterica.images._bank import Bank, apply_step, own_code
+from clusterica.arrays import Array, Place, namespace_of, to_host
+from clusterica.images._bank import Bank, apply_step
 from clusterica.ops.code import center
 from clusterica.ops.cpu.encode import Code, Filters, pooled_codes
 from clusterica.ops.linalg import project, row_energies
 from clusterica.ops.normalize import normalize_contrast
 from clusterica.ops.patch import extract_patches, n_places
-from clusterica.ops.pool import Cell, Pooling, finish_cells, reduce_cells
+from clusterica.ops.pool import Cell, CellPooling, finish_cells, reduce_cells
 from clusterica.preprocessing import ContrastNormalizer, Whitener
 
 
@@ -38,7 +30,7 @@ class Shape:
 
     patch_size: int
     stride: int
-    pooling: Pooling
+    pooling: CellPooling
 
     def places(self, height: int, width: int) -> tuple[int, int]:
         """Return the rows and columns of places of patches in an image."""
@@ -48,16 +40,14 @@ class Shape:
         return down, across
 
 
-def encode_function(bank: Bank, encoder: Any, home: Rows) -> Callable[[Array], Array]:
+def encode_function(bank: Bank, place: Place) -> Callable[[Array], Array]:
     """Return the function from a block of whitened rows to their codes."""
-    if isinstance(encoder, str):
-        return partial(own_code, bank.learner, encoder)
-    prepared = encoder.prepare(np.asarray(to_host(bank.filters), np.float32))
-    prepared = [home.place(values) for values in prepared]
-    return lambda rows: encoder.encode(rows, *prepared)
+    D = None if bank.filters is None else np.asarray(to_host(bank.filters), np.float32)
+    prepared = [place.put(values) for values in bank.encoder.prepare(D)]
+    return lambda rows: bank.encoder.encode(rows, *prepared)
 
 
-def stages(bank: Bank, home: Rows) -> list[tuple[str, Callable[[Array], Array]]]:
+def stages(bank: Bank, place: Place) -> list[tuple[str, Callable[[Array], Array]]]:
     """Return what is done to rows of pixels before they are encoded: names and functions of a block."""
     steps: list[tuple[str, Callable[[Array], Array]]] = []
     if type(bank.normalizer) is ContrastNormalizer:
@@ -65,7 +55,7 @@ def stages(bank: Bank, home: Rows) -> list[tuple[str, Callable[[Array], Array]]]
     elif bank.normalizer is not None:
         steps.append(("normalized", partial(apply_step, bank.normalizer)))
     if type(bank.whitener) is Whitener:
-        T, mean = (home.place(to_host(a)) for a in (bank.whitener.whitening_, bank.whitener.mean_))
+        T, mean = (place.put(to_host(a)) for a in (bank.whitener.whitening_, bank.whitener.mean_))
         steps.append(("whitened", partial(project, B=T, mean=mean)))
     elif bank.whitener is not None:
         steps.append(("whitened", partial(apply_step, bank.whitener)))
@@ -75,17 +65,12 @@ def stages(bank: Bank, home: Rows) -> list[tuple[str, Callable[[Array], Array]]]
 class Staged:
     """One step after the other on all patches of a block of images."""
 
-    def __init__(self, bank: Bank, encoder: Any, home: Rows, shape: Shape) -> None:
-        self._steps = [step for _, step in stages(bank, home)]
-        self._encode = encode_function(bank, encoder, home)
-        self._shape = shape
-        own_transform = isinstance(encoder, str)
-        # Of a learner's transform nothing is known: room for three arrays of codes.
-        self._code_bytes = (
-            12 * bank.n_codes if own_transform else encoder.row_bytes(*bank.filters.shape, 4)
-        )
+    def __init__(self, bank: Bank, place: Place, shape: Shape) -> None:
+        self._steps = [step for _, step in stages(bank, place)]
+        self._encode = encode_function(bank, place)
+        self._shape, self._code_bytes = shape, bank.code_bytes()
         # Estimators have threads of their own.
-        self.threaded = not own_transform and is_plain(bank)
+        self.threaded = not bank.by_learner and is_plain(bank)
 
     def row_bytes(self, n_features: int, n_codes: int) -> int:
         """Return the working memory for each patch."""
@@ -94,7 +79,7 @@ class Staged:
     def __call__(self, images: Array, cells: Sequence[Cell], band: int) -> Array:
         """Return the features of a block of images, a band of so many rows of patches after the other."""
         p, s, n_down = self._shape.patch_size, self._shape.stride, max(c.bottom for c in cells)
-        reduced: list | None = None
+        reduced: list[Array] | None = None
         for top in range(0, n_down, band):
             bottom = min(top + band, n_down)
             lines = images[:, top * s : (bottom - 1) * s + p, :, :]
@@ -121,12 +106,12 @@ class Rectified:
 
     threaded = False
 
-    def __init__(self, bank: Bank, code: Code, alpha: float, home: Rows, shape: Shape) -> None:
+    def __init__(self, bank: Bank, code: Code, alpha: float, place: Place, shape: Shape) -> None:
         F, bias, *_ = fused_filters(bank, code)
         # The bias is taken from the sums, not from all responses.
         bounds = (np.asarray(a, np.float32) for a in (F, bias + alpha, bias - alpha))
-        self._F, self._upper, self._lower = (home.place(a) for a in bounds)
-        self._normalize = [step for name, step in stages(bank, home) if name == "normalized"]
+        self._F, self._upper, self._lower = (place.put(a) for a in bounds)
+        self._normalize = [step for name, step in stages(bank, place) if name == "normalized"]
         self._two_sided, self._shape = code is Code.BOTH_SIGNS, shape
 
     def row_bytes(self, n_features: int, n_codes: int) -> int:
@@ -137,7 +122,7 @@ class Rectified:
     def __call__(self, images: Array, cells: Sequence[Cell], band: int) -> Array:
         """Return the features of a block of images, a band of so many rows of patches after the other."""
         p, s, n_down = self._shape.patch_size, self._shape.stride, max(c.bottom for c in cells)
-        sides: list[list | None] = [None, None]
+        sides: list[list[Array] | None] = [None, None]
         for top in range(0, n_down, band):
             bottom = min(top + band, n_down)
             lines = images[:, top * s : (bottom - 1) * s + p, :, :]
@@ -157,8 +142,10 @@ class Rectified:
             rows = step(rows)
         return xp.reshape(rows @ self._F.T, (*patches.shape[:3], -1))
 
-    def _summed(self, values: Array, cells: Sequence[Cell], top: int, so_far: list | None) -> list:
-        return reduce_cells(values, cells, pooling=Pooling.SUM, first_row=top, so_far=so_far)
+    def _summed(
+        self, values: Array, cells: Sequence[Cell], top: int, so_far: list[Array] | None
+    ) -> list[Array]:
+        return reduce_cells(values, cells, pooling=CellPooling.SUM, first_row=top, so_far=so_far)
 
     def _codes(self, cell: Cell, above: Array, below: Array | None) -> Array:
         """Return the sums of the codes of a cell from those of the clipped responses."""
@@ -200,17 +187,19 @@ class Fused:
 Coder = Staged | Rectified | Fused
 
 
-def make_coder(bank: Bank, encoder: Any, home: Rows, shape: Shape) -> Coder:
+def make_coder(bank: Bank, place: Place, shape: Shape) -> Coder:
     """Return the compiled coder where there is one for these steps and this data, else the staged one."""
-    fused = fused_code(encoder)
+    # An encoder of the user's own need not have a compiled form.
+    fused = bank.encoder.compiled_form() if hasattr(bank.encoder, "compiled_form") else None
     if fused is None or not is_plain(bank):
-        return Staged(bank, encoder, home, shape)
-    if home.on_host:
-        return Fused(bank, *fused, shape)
-    sums = shape.pooling in (Pooling.SUM, Pooling.MEAN)
-    if sums and fused[0] in (Code.BOTH_SIGNS, Code.POSITIVE):
-        return Rectified(bank, *fused, home, shape)
-    return Staged(bank, encoder, home, shape)
+        return Staged(bank, place, shape)
+    code, alpha = fused
+    if place.is_numpy:
+        return Fused(bank, code, alpha, shape)
+    sums = shape.pooling in (CellPooling.SUM, CellPooling.MEAN)
+    if sums and code in (Code.BOTH_SIGNS, Code.POSITIVE):
+        return Rectified(bank, code, alpha, place, shape)
+    return Staged(bank, place, shape)
 
 
 def is_plain(bank: Bank) -> bool:
@@ -219,19 +208,6 @@ def is_plain(bank: Bank) -> bool:
         Whitener,
         type(None),
     )
-
-
-def fused_code(encoder: Any) -> tuple[Code, float] | None:
-    """Return the compiled form of an encoder, and its threshold, if it has one."""
-    if type(encoder) is SoftThresholdEncoder:
-        return (Code.BOTH_SIGNS if encoder.two_sided else Code.POSITIVE), float(encoder.alpha)
-    if type(encoder) is SigmoidEncoder:
-        return Code.SIGMOID, float(encoder.bias)
-    if type(encoder) is HardEncoder:
-        return Code.ONE_HOT, 0.0
-    if type(encoder) is TriangleEncoder:
-        return Code.TRIANGLE, 0.0
-    return None
 
 
 def fused_filters(bank: Bank, code: Code) -> Filters:

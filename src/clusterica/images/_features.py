@@ -17,18 +17,20 @@ from sklearn.callback import CallbackSupportMixin
 from sklearn.utils.validation import check_is_fitted
 
 from clusterica.arrays import (
+    Array,
+    Interval,
+    Place,
+    StrOptions,
     as_generator,
-    as_rows,
     check_model_device,
+    fit_context,
     to_host,
-    worker_pool,
 )
-from clusterica.arrays._namespace import Array
-from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
 from clusterica.encoders import make_encoder
 from clusterica.images._bank import (
     OWN_CODES,
     Bank,
+    LearnerEncoder,
     in_pixels,
     learn_bank,
     make_learner,
@@ -40,7 +42,7 @@ from clusterica.images._score import unexplained
 from clusterica.images._source import Images, Part
 from clusterica.images._validation import check_grid, check_images, check_labels, warn_if_alpha
 from clusterica.images._walk import encode_images, make_regions, region_box
-from clusterica.ops.pool import Grid, Pooling, grid_cells
+from clusterica.ops.pool import CellPooling, Grid, grid_cells
 from clusterica.optim import Progress, fit_progress
 
 _SCORED = 10_000  # patches that score draws at most
@@ -59,8 +61,8 @@ class ImageFeatures(
     Parameters
     ----------
     n_filters : int, default=1600
-        Number of filters; more almost always helps. Passed to the learner as ``n_clusters`` or
-        ``n_components``.
+        Number of filters; more almost always helps. The learner is told by
+        :func:`clusterica.cluster.with_n_centers`: as ``n_clusters`` or ``n_components`` mostly.
     patch_size : int, default=6
         Side of a patch in pixels. 6 and 8 work well; much larger patches need very many of them.
     n_patches : int, default=400_000
@@ -104,7 +106,7 @@ class ImageFeatures(
     normalizer_, whitener_, learner_ : estimators
         The fitted steps, None where left out; lists of them if there are several regions.
     encoder_ : encoder
-        The encoder in use, or the word for the learner's own transform.
+        The encoder in use.
     n_codes_ : list of int
         Number of codes of a patch, for every region.
     patch_shape_ : tuple (patch_size, patch_size, channels)
@@ -138,7 +140,7 @@ class ImageFeatures(
     (1797, 256)
     """
 
-    _parameter_constraints: ClassVar[dict] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_filters": [Interval(Integral, 1, None, closed="left")],
         "patch_size": [Interval(Integral, 1, None, closed="left")],
         "n_patches": [Interval(Integral, 2, None, closed="left")],
@@ -204,10 +206,7 @@ class ImageFeatures(
         rng = as_generator(self.random_state)
         n_regions = int(np.prod(self._region_grid()))
         progress = fit_progress(self, n_regions, X=X, y=y)
-        with worker_pool():
-            banks = [
-                self._learn(images, labels, i, rng, encoder, progress) for i in range(n_regions)
-            ]
+        banks = [self._learn(images, labels, i, rng, encoder, progress) for i in range(n_regions)]
         self.normalizer_ = _one_or_all([bank.normalizer for bank in banks])
         self.whitener_ = _one_or_all([bank.whitener for bank in banks])
         self.learner_ = _one_or_all([bank.learner for bank in banks])
@@ -240,7 +239,7 @@ class ImageFeatures(
         images = self._checked(X, reset=False)
         self._warn_of_range(images.largest_pixel())
         shape = self._shape()
-        coders = [make_coder(bank, self.encoder_, images.home, shape) for bank in self._banks()]
+        coders = [make_coder(bank, images.place, shape) for bank in self._banks()]
         regions = make_regions(coders, self._region_grid(), self._grids(), shape)
         return encode_images(images, regions, shape, self.n_codes_, self._n_cells())
 
@@ -295,13 +294,14 @@ class ImageFeatures(
                 f"patches have shape {tuple(patches.shape)}; they must be rows of {d} numbers, as "
                 "sample_patches gives them"
             )
-        home = as_rows(patches, np.float32)
-        rows = home.place(np.asarray(to_host(patches), np.float32))
+        home = Place(patches)
+        place = Place.of_work(home)
+        rows = place.put(np.asarray(to_host(patches), np.float32))
         found = {"raw": rows}
-        for name, step in stages(bank, home):
+        for name, step in stages(bank, place):
             rows = found[name] = step(rows)
-        found["codes"] = encode_function(bank, self.encoder_, home)(rows)
-        return {name: home.export(values) for name, values in found.items()}
+        found["codes"] = encode_function(bank, place)(rows)
+        return {name: home.put(values) for name, values in found.items()}
 
     @property
     def pixel_filters_(self) -> Any:
@@ -316,7 +316,7 @@ class ImageFeatures(
         return _one_or_all([in_pixels(bank, patterns=True) for bank in self._banks()])
 
     def _make_encoder(self) -> Any:
-        """Return the encoder, or the word for the learner's own, after a look at what can't go together."""
+        """Return the encoder, once it is checked that it can go with the learner."""
         if isinstance(self.encoder, str) and self.encoder in OWN_CODES:
             named = isinstance(self.learner, str)
             if self.learner == "patches" if named else not hasattr(self.learner, "transform"):
@@ -324,7 +324,7 @@ class ImageFeatures(
                     f"encoder={self.encoder!r} needs a learner with a transform, and learner="
                     f"{self.learner!r} has none; name an encoder, such as 'soft-threshold'"
                 )
-            return self.encoder
+            return LearnerEncoder(both_signs=OWN_CODES[self.encoder])
         return make_encoder(clone(self.encoder, safe=False))
 
     def _learn(
@@ -340,7 +340,12 @@ class ImageFeatures(
             self._draw(images, self.n_patches, region, rng),
             labels,
             steps=make_steps(self.normalizer, self.whitener, self.patch_size),
-            learner=make_learner(self.learner, self.n_filters, rng),
+            learner=make_learner(
+                self.learner,
+                self.n_filters,
+                rng,
+                n_classes=None if labels is None else len(np.unique(labels)),
+            ),
             n_filters=self.n_filters,
             encoder=encoder,
             rng=rng,
@@ -362,11 +367,16 @@ class ImageFeatures(
     def _banks(self) -> list[Bank]:
         """Return the fitted steps of every region."""
 
-        def each(value: Any) -> list:
+        def each(value: Any) -> list[Any]:
             return value if isinstance(value, list) else [value] * len(self.n_codes_)
 
-        steps = (self.normalizer_, self.whitener_, self.learner_, getattr(self, "filters_", None))
-        return [Bank(*parts) for parts in zip(*map(each, steps), self.n_codes_, strict=True)]
+        filters = getattr(self, "filters_", None)
+        steps = (self.normalizer_, self.whitener_, self.learner_, filters, self.encoder_)
+        banks = [Bank(*parts) for parts in zip(*map(each, steps), self.n_codes_, strict=True)]
+        for bank in banks:
+            if bank.by_learner:
+                bank.encoder = bank.encoder.with_learner(bank.learner)
+        return banks
 
     def _warn_of_range(self, largest: float) -> None:
         """Warn if images have values up to 1 and those of fit had up to 255, or the other way round."""
@@ -405,7 +415,7 @@ class ImageFeatures(
         return images
 
     def _shape(self) -> Shape:
-        return Shape(self.patch_size, self.stride, Pooling[self.pooling.upper()])
+        return Shape(self.patch_size, self.stride, CellPooling[self.pooling.upper()])
 
     def _region_grid(self) -> Grid:
         return check_grid("regions", self.regions)
@@ -429,6 +439,6 @@ class ImageFeatures(
         return tags
 
 
-def _one_or_all(values: list) -> Any:
+def _one_or_all(values: list[Any]) -> Any:
     """Return what there is one of, or the list of those of all regions."""
     return values[0] if len(values) == 1 else values

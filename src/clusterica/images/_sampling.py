@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from clusterica.arrays import as_generator, get_config, namespace_of
-from clusterica.arrays._namespace import Array, to_like
+from clusterica.arrays import Array, as_generator, get_config, namespace_of, to_like
 from clusterica.images._source import Images, Part
 from clusterica.images._validation import check_images
 from clusterica.ops.patch import n_places, take_patches
@@ -102,7 +101,7 @@ def draw(
     order = rng.permutation(n)
     xp = namespace_of(*patches)
     rows = xp.take(xp.concat(patches, axis=0), to_like(order, patches[0]), axis=0)
-    rows = images.home.export(xp.astype(rows, xp.float32, copy=False))
+    rows = images.home.put(xp.astype(rows, xp.float32, copy=False))
     return Sample(rows, np.concatenate(which)[order])
 
 

@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clusterica.arrays import as_rows, map_reduce, namespace_of, to_host
-from clusterica.arrays._namespace import Array
+from clusterica.arrays import Array, Place, as_rows, map_reduce, namespace_of, to_host
 from clusterica.images._bank import Bank
 from clusterica.images._convolve import stages
 from clusterica.ops.linalg import row_energies, unit_rows
@@ -27,9 +26,9 @@ def unexplained(patches: Array, bank: Bank) -> Unexplained:
             f"{type(bank.learner).__name__} has no filters to reconstruct patches from; use the score of "
             "the learner itself"
         )
-    home = as_rows(patches)
-    rows = home.place(patches)
-    for _, step in stages(bank, home):
+    place = Place.of_work(Place(patches))
+    rows = place.put(patches)
+    for _, step in stages(bank, place):
         rows = step(rows)
     D = unit_rows(np.asarray(to_host(bank.filters), np.float32))
     return map_reduce(_unexplained, as_rows(rows), D, row_bytes=12 * D.shape[0])

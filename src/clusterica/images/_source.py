@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from clusterica.arrays import as_rows, namespace_of
-from clusterica.arrays._namespace import Array
+from clusterica.arrays import Array, Place, namespace_of
 
 _GLANCE = 16  # images that tell in what range the values are
 
@@ -65,21 +64,16 @@ class Images:
 
     Attributes
     ----------
-    home : Rows
-        Where blocks are worked on and where results go; rows of nothing.
+    home, place : Place
+        Where results go, and where blocks are worked on.
     """
 
     def __init__(self, parts: list[Part], reference: Array) -> None:
         self.parts = parts
         self.n_images = sum(part.n_images for part in parts)
         self.n_channels = parts[0].shape[2]
-        xp = namespace_of(reference)
-        self.home = as_rows(xp.reshape(reference[:0, ...], (0, 1)), np.float32)
-
-    @property
-    def on_host(self) -> bool:
-        """Whether blocks are NumPy arrays, to be worked on by threads."""
-        return self.home.on_host
+        self.home = Place(reference[:0, ...])
+        self.place = Place.of_work(self.home)
 
     def largest_pixel(self) -> float:
         """Return the largest value in a few images from all over."""
@@ -99,12 +93,12 @@ class Images:
     def _load(self, part: Part, start: int, stop: int) -> Array:
         """Return a block as float32, where blocks are worked on."""
         block = part.cut(start, stop)
-        if self.on_host:
+        if self.place.is_numpy:
             return np.ascontiguousarray(block, dtype=np.float32)
         # Bytes are sent as bytes; torch does not know all other types of NumPy.
         if isinstance(block, np.ndarray) and block.dtype not in (np.uint8, np.float32):
             block = block.astype(np.float32)
-        block = self.home.place(block)
+        block = self.place.put(block)
         xp = namespace_of(block)
         return xp.astype(block, xp.float32, copy=False)
 

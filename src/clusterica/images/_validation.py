@@ -12,8 +12,7 @@ import array_api_compat
 import numpy as np
 import scipy.sparse as sp
 
-from clusterica.arrays import get_config, namespace_of
-from clusterica.arrays._namespace import Array, is_cpu_tensor, is_host_array
+from clusterica.arrays import Array, get_config, is_cpu_tensor, is_host_array, namespace_of
 from clusterica.images._source import Images, Part
 from clusterica.ops.patch import n_places
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import starmap
 from math import ceil
 from typing import NamedTuple
 
 import numpy as np
 
-from clusterica.arrays import namespace_of, to_host, worker_pool
-from clusterica.arrays._config import active_config
-from clusterica.arrays._namespace import Array, is_cpu_tensor
+from clusterica.arrays import Array, active_config, in_order, is_cpu_tensor, namespace_of, to_host
 from clusterica.images._convolve import Coder, Shape
 from clusterica.images._sampling import Box
 from clusterica.images._source import Block, Images, Part
@@ -83,7 +81,7 @@ def encode_images(
     features : array of shape (n_images, sum(n_codes) * n_cells)
         Region by region, and cell by cell within a region.
     """
-    threaded = images.on_host and all(region.coder.threaded for region in regions)
+    threaded = images.place.is_numpy and all(region.coder.threaded for region in regions)
     threads = active_config().n_threads if threaded else 1
     ends = n_cells * np.cumsum([0, *n_codes])
     features = _empty_features(images, int(ends[-1]))
@@ -107,9 +105,11 @@ def encode_images(
             values = to_host(values) if isinstance(features, np.ndarray) else values
             features[block.start : block.stop, int(ends[r]) : int(ends[r + 1])] = values
 
-    blocks = images.blocks(lambda part: plans[part.start].n_images)
-    _run_all(run, blocks, threads if threaded else None)
-    return images.home.export(features)
+    tasks = ((block,) for block in images.blocks(lambda part: plans[part.start].n_images))
+    # Without threads of our own, those of BLAS share the work.
+    for _ in in_order(run, tasks) if threaded else starmap(run, tasks):
+        pass
+    return images.home.put(features)
 
 
 def _plan(
@@ -118,44 +118,22 @@ def _plan(
     """Return blocks that fit the memory budget, and that divide well among the threads."""
     height, width, channels = part.shape
     down, across = shape.places(height, width)
-    budget = images.home.memory // (threads + 1 if images.on_host else 1)
+    budget = images.place.memory // (threads + 1 if images.place.is_numpy else 1)
     pixels = 4 * height * width * channels
     image_bytes = pixels + 4 * n_columns + down * across * row_bytes
     most = budget // image_bytes
     if most == 0:
         band = max(1, (budget - pixels) // max(1, across * row_bytes))
         return Plan(1, min(down, band))
-    if images.on_host:
+    if images.place.is_numpy:
         even = ceil(images.n_images / (_BLOCKS_PER_THREAD * threads))
         most = min(most, max(even, ceil(_FEWEST_PATCHES / (down * across))))
     return Plan(most, down)
 
 
-def _run_all(run: Callable[[Block], None], blocks: Iterator[Block], threads: int | None) -> None:
-    """Run all blocks, by threads with one of BLAS each if there is a number of them, a few in flight."""
-    with worker_pool() as pool:
-        if threads == 1:
-            pool.limit_blas()
-        if threads is None or threads == 1:
-            for block in blocks:
-                run(block)
-            return
-        pending: deque = deque()
-        try:
-            for block in blocks:
-                pending.append(pool.submit(run, block))
-                if len(pending) > threads:
-                    pending.popleft().result()
-            while pending:
-                pending.popleft().result()
-        finally:
-            for future in pending:
-                future.cancel()
-
-
 def _empty_features(images: Images, n_columns: int) -> Array:
     """Return room for the features: in host memory, or on the device if the images are there."""
-    reference = images.home.reference
+    reference = images.home.like
     shape = (images.n_images, n_columns)
     if isinstance(reference, np.ndarray) or is_cpu_tensor(reference):
         return np.empty(shape, np.float32)

@@ -1,6 +1,6 @@
 """One file for a fitted model: a safetensors file with its arrays, and JSON in its header for the rest.
 
-Nothing in it is code: opening one builds estimators of clusterica and scikit-learn by name, and no others.
+It contains no code: loading creates estimators of clusterica and scikit-learn by name, and nothing else.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from clusterica.io._values import Reader, Writer
 _FORMAT = 1
 
 _ALTERED = (
-    "{path} is not a model file of clusterica, or it was cut short or altered ({error}); copy it again, or "
-    "write it anew with clusterica.save"
+    "{path} is not a model file of clusterica, or it is truncated or damaged ({error}); copy it again, or "
+    "write it again with clusterica.save"
 )
 
 
@@ -32,11 +32,10 @@ def save(model: BaseEstimator, path: str | Path) -> Path:
     Parameters
     ----------
     model : estimator
-        One of clusterica, or a scikit-learn Pipeline of such; estimators of scikit-learn inside it are
-        taken if their attributes are numbers, strings and arrays.
+        An estimator of clusterica, or a scikit-learn Pipeline. Estimators of scikit-learn can be saved if
+        their attributes are numbers, strings and arrays.
     path : str or Path
-        The file, usually ``NAME.safetensors``. It is replaced at once when all is written, so that a
-        failure leaves an older one as it was.
+        The file, usually ``NAME.safetensors``. An existing file is replaced when the new one is complete.
 
     Returns
     -------
@@ -59,7 +58,9 @@ def save(model: BaseEstimator, path: str | Path) -> Path:
     import clusterica
 
     if not isinstance(model, BaseEstimator):
-        raise TypeError(f"save takes an estimator, and got {type(model).__name__}")
+        raise TypeError(
+            f"model is a {type(model).__name__}; save takes an estimator of clusterica or a Pipeline"
+        )
     path = Path(path)
     writer = Writer()
     description = {
@@ -68,17 +69,17 @@ def save(model: BaseEstimator, path: str | Path) -> Path:
         "sklearn": sklearn.__version__,
         "model": writer.write(model, type(model).__name__),
     }
-    # Not by ascontiguousarray, which makes a vector of a number.
+    # Not ascontiguousarray, which turns a scalar array into a vector.
     arrays = {name: np.asarray(a, order="C") for name, a in writer.arrays.items()}
     content = to_bytes(arrays, {"clusterica": json.dumps(description, ensure_ascii=False)})
     if path.is_dir() or not path.parent.is_dir():
         what = (
             "is a folder"
             if path.is_dir()
-            else f"needs the folder {path.parent}, which is not there"
+            else f"needs the folder {path.parent}, which does not exist"
         )
         raise OSError(f"{path} {what}; give the name of a file in a folder that exists")
-    # Not a file of tempfile: those are closed to other users, as the model need not be.
+    # Not tempfile, whose files only their owner can read: a model gets the usual permissions.
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         with temporary.open("xb") as file:
@@ -98,7 +99,7 @@ def load(path: str | Path, *, device: str | None = None) -> Any:
     path : str or Path
         The file.
     device : str or None, default=None
-        Where tensors of the model go, such as "cpu" or "cuda"; None is where they were.
+        Device for the tensors of the model, such as "cpu" or "cuda"; None uses the one they were saved on.
 
     Returns
     -------
@@ -112,7 +113,7 @@ def load(path: str | Path, *, device: str | None = None) -> Any:
     if not path.is_file():
         raise FileNotFoundError(f"there is no model file {path}")
     with path.open("rb"):
-        pass  # says whether it may be read, which safetensors does not
+        pass  # raises a clear error if the file is not readable, which safetensors does not
     try:
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
@@ -121,7 +122,7 @@ def load(path: str | Path, *, device: str | None = None) -> Any:
     except (SafetensorError, json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ValueError(_ALTERED.format(path=path, error=error)) from error
     if not isinstance(description, dict):
-        raise ValueError(f"{path} is a safetensors file, but no model that clusterica.save wrote")
+        raise ValueError(f"{path} is a safetensors file, but it was not written by clusterica.save")
     if description.get("format") != _FORMAT:
         raise ValueError(
             f"{path} has format {description.get('format')!r}, written by clusterica "

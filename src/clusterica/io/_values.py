@@ -1,7 +1,7 @@
 """From the values of an estimator to JSON and named arrays, and back.
 
-Plain values stand for themselves. All others are an object with one key that tells the kind:
-``{"array": name}``, ``{"tuple": [...]}``, ``{"estimator": "module:Class", "params": ..., "fitted": ...}``.
+Plain values are stored as they are. All others become an object whose key names their kind:
+``{"array": name}``, ``{"tuple": [...]}``, ``{"estimator": "package:Class", "params": ..., "fitted": ...}``.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import math
+import sys
 from typing import Any
 
 import array_api_compat
@@ -19,20 +20,20 @@ from clusterica.arrays import device_of, to_host
 
 _PLAIN = (bool, int, str, type(None))
 _BIT_GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
-# What a fit under the eyes of callbacks leaves on an estimator, and no model needs.
+# Attributes that callbacks leave on an estimator; a model does not need them.
 _PASSING = ("_skl_callbacks", "_callback_fit_ctx", "_parent_callback_ctx")
 
 
 class Writer:
-    """Turns values into JSON, and collects the arrays among them."""
+    """Converts values to JSON and collects their arrays."""
 
     def __init__(self) -> None:
         self.arrays: dict[str, np.ndarray] = {}
         self._names: dict[int, str] = {}
-        self._kept: list[Any] = []  # so that no id is used again
+        self._kept: list[Any] = []  # keeps the objects alive, so that no id is reused
 
     def write(self, value: Any, path: str) -> Any:
-        """Return JSON for a value; the path is what an error calls it."""
+        """Return JSON for a value; error messages call it by its path."""
         if isinstance(value, BaseEstimator):
             return self._estimator(value, path)
         if isinstance(value, np.ndarray):
@@ -55,7 +56,7 @@ class Writer:
             name = self._keep(to_host(value), value, path)
             return {"tensor": name, "device": str(device_of(value))}
         raise TypeError(
-            f"{path} is a {type(value).__name__}, which a file without code can't hold; model files take "
+            f"{path} is a {type(value).__name__}, which can't be saved without code; model files hold "
             "numbers, strings, arrays and estimators of clusterica and scikit-learn"
         )
 
@@ -81,7 +82,7 @@ class Writer:
         return {"array": self._keep(value, value, path)}
 
     def _keep(self, values: np.ndarray, owner: Any, path: str) -> str:
-        """Store an array under the path where it was met first, and once only."""
+        """Store an array once, under the path where it was found first."""
         if id(owner) not in self._names:
             self._kept.append(owner)
             self._names[id(owner)] = path
@@ -109,20 +110,20 @@ class Writer:
 
 
 class Reader:
-    """Turns JSON and arrays back into values."""
+    """Converts JSON and arrays back to values."""
 
     def __init__(self, arrays: dict[str, np.ndarray], device: str | None, source: str) -> None:
         self.of_sklearn: set[str] = set()
         self._arrays, self._device, self._source = arrays, device, source
 
     def read(self, value: Any) -> Any:
-        """Return the value that some JSON stands for."""
+        """Return the value of some JSON."""
         if isinstance(value, float | bool | int | str | None):
             return value
         kind = next((k for k in _KINDS if isinstance(value, dict) and k in value), None)
         if kind is None:
             raise ValueError(
-                f"{self._source} holds something that this version can't read: {value!r:.80}"
+                f"{self._source} contains something that this version can't read: {value!r:.80}"
             )
         return getattr(self, f"_{kind}")(value)
 
@@ -159,25 +160,25 @@ class Reader:
                 "give load(path, device='cpu')"
             ) from error
 
-    def _scalar(self, value: dict[str, Any]) -> np.generic:
+    def _scalar(self, value: dict[str, Any]) -> Any:
         return np.dtype(value["dtype"]).type(self.read(value["scalar"]))
 
     def _float(self, value: dict[str, Any]) -> float:
         return float(value["float"])
 
-    def _dtype(self, value: dict[str, Any]) -> np.dtype:
+    def _dtype(self, value: dict[str, Any]) -> Any:
         return np.dtype(value["dtype"])
 
-    def _list(self, value: dict[str, Any]) -> list:
+    def _list(self, value: dict[str, Any]) -> list[Any]:
         return [self.read(item) for item in value["list"]]
 
-    def _tuple(self, value: dict[str, Any]) -> tuple:
+    def _tuple(self, value: dict[str, Any]) -> tuple[Any, ...]:
         return tuple(self.read(item) for item in value["tuple"])
 
-    def _dict(self, value: dict[str, Any]) -> dict:
+    def _dict(self, value: dict[str, Any]) -> dict[Any, Any]:
         return {self.read(k): self.read(v) for k, v in value["dict"]}
 
-    def _named(self, value: dict[str, Any]) -> tuple:
+    def _named(self, value: dict[str, Any]) -> tuple[Any, ...]:
         cls = self._class_of(value["named"], ("clusterica.",))
         if not (issubclass(cls, tuple) and hasattr(cls, "_fields")):
             raise ValueError(f"{self._source} names {value['named']}, which is no named tuple")
@@ -213,7 +214,8 @@ class Reader:
             raise ValueError(
                 f"{self._source} needs {name}, which this version does not have; update clusterica"
             ) from error
-        if not isinstance(found, type) or found.__module__ != module:
+        # A package may import other things than its own classes; those must not be reached.
+        if not isinstance(found, type) or not f"{found.__module__}.".startswith(f"{module}."):
             raise ValueError(f"{self._source} names {name}, which is no class of that module")
         return found
 
@@ -236,6 +238,7 @@ _KINDS = (
 
 
 def _name_of(value: Any, path: str) -> str:
+    """Return ``package:Class`` for a public class, so that files outlive private modules, or its module."""
     cls = type(value)
     allowed = ("clusterica.", "sklearn.") if isinstance(value, BaseEstimator) else ("clusterica.",)
     if not cls.__module__.startswith(allowed) or "." in cls.__qualname__:
@@ -243,4 +246,6 @@ def _name_of(value: Any, path: str) -> str:
             f"{path} is a {cls.__module__}.{cls.__qualname__}; a model file names only classes of "
             "clusterica and estimators of scikit-learn, since it carries no code"
         )
-    return f"{cls.__module__}:{cls.__qualname__}"
+    package = ".".join(cls.__module__.split(".")[:2])
+    public = getattr(sys.modules[package], cls.__qualname__, None) is cls
+    return f"{package if public else cls.__module__}:{cls.__qualname__}"

@@ -1,6 +1,6 @@
-"""Linear heads that scale to wide features of many rows: a support vector machine and ridge."""
+"""Linear classifiers for wide features of many rows: a support vector machine and ridge."""
 
-from clusterica.linear._ridge import RidgeHead
+from clusterica.linear._ridge import RidgeClassifier
 from clusterica.linear._svc import LinearSVC
 
-__all__ = ["LinearSVC", "RidgeHead"]
+__all__ = ["LinearSVC", "RidgeClassifier"]

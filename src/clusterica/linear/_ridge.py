@@ -1,4 +1,4 @@
-"""Least squares as a classifier: ``min sum (t - w z - b)² + alpha |w|²`` for every class."""
+"""Ridge regression as a classifier: ``min sum s (t - w z - b)² + alpha |w|²`` for every class."""
 
 from __future__ import annotations
 
@@ -8,37 +8,38 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from clusterica.arrays._sklearn import Interval, StrOptions
-from clusterica.linear._base import LinearHead
+from clusterica.arrays import Interval, StrOptions
+from clusterica.linear._base import LinearClassifier
 from clusterica.linear._search import Search
 
 
-class RidgeHead(LinearHead):
+class RidgeClassifier(LinearClassifier):
     r"""Ridge regression to targets of 1 in a class and -1 outside it, one class against the rest.
 
     Minimises for every class, over its weights and intercept,
 
-    .. math:: \sum_i (t_i - w \cdot z_i - b)^2 + \alpha |w|^2,
+    .. math:: \sum_i s_i (t_i - w \cdot z_i - b)^2 + \alpha |w|^2,
 
-    where :math:`z` are the standardised features. The intercept is not penalised. It is scikit-learn's
-    RidgeClassifier after a StandardScaler, for wide features of many rows, which are read in blocks and
-    never copied.
+    where :math:`z` are the standardised features and :math:`s_i` is the weight of a row: 1, or
+    ``sample_weight`` times ``class_weight``. The intercept is not penalised. It is
+    :class:`sklearn.linear_model.RidgeClassifier`, with the same ``alpha``, after a StandardScaler, for wide
+    features of many rows, which are read in blocks and never copied; with ``standardize=False`` it is that
+    classifier alone.
 
     Parameters
     ----------
     alpha : float or "auto", default="auto"
         Strength of the penalty, as in scikit-learn. "auto" holds rows out of every class and tries half
-        decades around a twentieth of the number of rows, as :class:`LinearSVC` does.
+        decades around a twentieth of the sum of all weights, as :class:`LinearSVC` does.
     standardize : bool, default=True
         Divide every feature by its standard deviation.
     fit_intercept : bool, default=True
-        Learn an intercept, with features counted from their mean. Without it they are not centred.
+        Learn an intercept, and centre the features. Without it they are not centred.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, ``{label: weight}``; classes that are not in it have weight 1. They multiply
-        ``sample_weight`` row by row, in the classifier of every class. "balanced" gives every class the same
-        total weight, ``n_samples / (n_classes * count)``, where a row of weight 2 counts as two rows.
-        They multiply the squares in the objective, as in scikit-learn's RidgeClassifier, which counts rows
-        without their ``sample_weight`` for "balanced".
+        ``sample_weight`` row by row. "balanced" gives every class the same total weight,
+        ``n_samples / (n_classes * count)``, where a row of weight 2 counts as two rows; scikit-learn's
+        RidgeClassifier counts it once.
     validation : float or array of bool, shape (n_samples,), default=0.2
         Rows to hold out for ``alpha="auto"``, as in :class:`LinearSVC`.
     tol : float, default=1e-7
@@ -61,20 +62,18 @@ class RidgeHead(LinearHead):
     alpha_path_ : ndarray or None
         Penalties tried by ``alpha="auto"``, in rising order.
     validation_scores_ : ndarray or None
-        Accuracy on the rows held out, for every penalty tried.
+        Accuracy on the held-out rows, for every penalty tried.
     n_iter_ : int
         Iterations of the final solve.
     n_passes_ : int
-        Passes over the rows of the whole fit, after those that look at mean and variance.
+        Passes over the rows of the whole fit, after those for mean and variance.
     objective_ : ndarray of shape (n_classes,) or (1,)
-        Objective of every class, divided by 2 alpha, at ``coef_`` and ``intercept_`` as they are, computed in
-        float64.
+        The objective above for every class, at ``coef_`` and ``intercept_`` as they are, computed in float64.
     gap_ : ndarray of shape (n_classes,) or (1,)
         By how much of itself each objective may still fall, as in :class:`LinearSVC`, counting what the
         rounding of ``coef_`` and ``intercept_`` to the dtype of X adds.
     converged_ : bool
-        Whether that is at most tol for all of them, or at most 64 times the precision of the dtype (8e-6 for
-        float32).
+        Whether all gaps are at most tol, plus 64 times the precision of the dtype (8e-6 for float32).
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -88,15 +87,15 @@ class RidgeHead(LinearHead):
     Examples
     --------
     >>> from sklearn.datasets import load_digits
-    >>> from clusterica.linear import RidgeHead
+    >>> from clusterica.linear import RidgeClassifier
     >>> X, y = load_digits(return_X_y=True)
-    >>> head = RidgeHead(alpha="auto", random_state=0).fit(X[:1000], y[:1000])
-    >>> head.converged_, head.score(X[1000:], y[1000:]) > 0.85
+    >>> classifier = RidgeClassifier(alpha="auto", random_state=0).fit(X[:1000], y[:1000])
+    >>> classifier.converged_, classifier.score(X[1000:], y[1000:]) > 0.85
     (True, True)
     """
 
-    _parameter_constraints: ClassVar[dict] = {
-        **LinearHead._parameter_constraints,
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **LinearClassifier._parameter_constraints,
         "alpha": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
     }
     _hinge = False
@@ -107,7 +106,7 @@ class RidgeHead(LinearHead):
         *,
         standardize: bool = True,
         fit_intercept: bool = True,
-        class_weight: dict | str | None = None,
+        class_weight: dict[Any, float] | str | None = None,
         validation: float | Any = 0.2,
         tol: float = 1e-7,
         max_iter: int = 1000,
@@ -123,11 +122,6 @@ class RidgeHead(LinearHead):
         self.random_state = random_state
 
     def _given_strength(self, total: float) -> float | None:
-        if not 0 < total < np.inf:
-            raise ValueError(
-                f"the weights of all rows add up to {total:g}, which can't be compared with alpha; scale "
-                "sample_weight"
-            )
         # sum r² + alpha |w|² = 2 alpha (|w|²/2 + C mean r²) with C = n / (2 alpha)
         return None if isinstance(self.alpha, str) else total / (2 * float(self.alpha))
 
@@ -135,8 +129,9 @@ class RidgeHead(LinearHead):
         middle = round(2 * log10(total / 20))
         return total / (2 * 10 ** ((middle - step) / 2))
 
-    def _name_strength(self, chosen: float, search: Search | None, total: float) -> None:
+    def _set_strength(self, chosen: float, search: Search | None, total: float) -> None:
         self.alpha_ = total / (2 * chosen)
+        self.objective_ *= 2 * self.alpha_  # the solvers divide by it
         self.alpha_path_ = self.validation_scores_ = None
         if search is not None:
             path = [total / (2 * self._grid(s, total)) for s in search.steps]

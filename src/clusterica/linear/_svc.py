@@ -1,4 +1,4 @@
-"""A linear support vector machine: ``min 0.5 |w|² + C mean(max(0, 1 - t (w z + b))²)`` for every class."""
+"""A linear support vector machine: ``min 0.5 |w|² + C sum s max(0, 1 - t (w z + b))²`` for every class."""
 
 from __future__ import annotations
 
@@ -7,46 +7,55 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from clusterica.arrays._sklearn import Interval, StrOptions
-from clusterica.linear._base import LinearHead
+from clusterica.arrays import Interval, StrOptions
+from clusterica.linear._base import LinearClassifier
 from clusterica.linear._search import Search
 
 
-class LinearSVC(LinearHead):
-    r"""Linear support vector machine with the squared hinge, one class against the rest.
+class LinearSVC(LinearClassifier):
+    r"""Linear support vector machine with the squared hinge loss, one class against the rest.
 
     Minimises for every class, over its weights and intercept,
 
-    .. math:: \tfrac12 |w|^2 + C \, \tfrac1n \sum_i \max(0, 1 - t_i (w \cdot z_i + b))^2,
+    .. math:: \tfrac12 |w|^2 + C \sum_i s_i \max(0, 1 - t_i (w \cdot z_i + b))^2,
 
-    where :math:`z` are the standardised features and :math:`t_i` is 1 in the class and -1 outside. The
-    intercept is not penalised. It is made for wide, collinear features of many rows: the features are
-    read in blocks and never copied, and a fit takes some tens of passes over them.
+    where :math:`z` are the standardised features, :math:`t_i` is 1 in the class and -1 outside, and
+    :math:`s_i` is the weight of a row: 1, or ``sample_weight`` times ``class_weight``. It is made for wide,
+    collinear features of many rows: the features are read in blocks and never copied, and a fit takes some
+    tens of passes over them.
+
+    ``C`` has the meaning of :class:`sklearn.svm.LinearSVC`. The differences to that class are:
+
+    - The intercept is not penalised. scikit-learn's is, by ``0.5 * (b / intercept_scaling) ** 2``. -
+    Features are standardised, unless ``standardize=False``. - ``C="auto"``, the default, chooses C on
+    held-out rows. - ``class_weight`` multiplies the weights of rows in the classifier of every class. For
+    more than two classes
+      scikit-learn's weighs only the one class and not the rest.
+
+    With ``standardize=False, fit_intercept=False`` and the same C and weights of rows both have the same
+    minimum.
 
     Parameters
     ----------
     C : float or "auto", default="auto"
-        Strength of the loss. It is scikit-learn's C times the number of rows, so that it need not
-        change with them. "auto" holds rows out of every class and tries strengths along a path of half
-        decades from 10 up and down, each solve starting from the last, until the two on either side of
-        the one with the best accuracy on the rows held out are known. It takes the top of a parabola
-        through the scores around the best one, and fits to all rows.
+        Weight of the loss, as in scikit-learn: the larger, the weaker the regularisation. "auto" holds rows
+        out of every class and tries half decades of C around ``10 / sum(s)``, up and down, each solve
+        starting from the last, until the two on either side of the one with the best accuracy on the
+        held-out rows are known. It takes the maximum of a parabola through the scores around the best one,
+        and fits all rows. Where rows are held out, C grows in inverse proportion to the rows that are left.
     standardize : bool, default=True
         Divide every feature by its standard deviation.
     fit_intercept : bool, default=True
-        Learn an intercept, with features counted from their mean. Without it they are not centred.
+        Learn an intercept, and centre the features. Without it they are not centred.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, ``{label: weight}``; classes that are not in it have weight 1. They multiply
-        ``sample_weight`` row by row, in the classifier of every class. "balanced" gives every class the same
-        total weight, ``n_samples / (n_classes * count)``, where a row of weight 2 counts as two rows.
-        Rows have shares of the loss that add up to 1, so that only the ratios of weights matter: ``C`` stays
-        the strength of the whole loss. Held-out rows count by the same weights in the accuracies of
-        ``C="auto"``. scikit-learn's LinearSVC, for more than two classes, weighs only the one class and not
-        the rest.
+        ``sample_weight`` row by row. "balanced" gives every class the same total weight, ``n_samples /
+        (n_classes * count)``, where a row of weight 2 counts as two rows. Held-out rows have the same
+        weights in the accuracies of ``C="auto"``.
     validation : float or array of bool, shape (n_samples,), default=0.2
         Share of the rows of every class to hold out for ``C="auto"``. Where that is less than 10,000
         rows, others are held out in turn, up to all of them (cross-validation). An array says which
-        rows to hold out: together, where rows belong together, as an image and its mirror image do.
+        rows to hold out: use it where rows belong together, as an image and its mirror image do.
     tol : float, default=1e-7
         The fit ends when the objective of no class can fall by more than tol of itself, as measured by
         the gradient g and the curvature H learned on the way: :math:`g^\top H^{-1} g / 2`.
@@ -64,25 +73,24 @@ class LinearSVC(LinearHead):
     classes_ : ndarray of shape (n_classes,)
         The labels.
     C_ : float
-        The strength in use.
+        The C in use.
     C_path_ : ndarray or None
-        Strengths tried by ``C="auto"``, in rising order.
+        Values tried by ``C="auto"``, in rising order.
     validation_scores_ : ndarray or None
-        Accuracy on the rows held out, for every strength tried.
+        Accuracy on the held-out rows, for every C tried.
     n_iter_ : int
         Iterations of the final solve.
     n_passes_ : int
-        Passes over the rows of the whole fit, after those that look at mean and variance.
+        Passes over the rows of the whole fit, after those for mean and variance.
     objective_ : ndarray of shape (n_classes,) or (1,)
-        Objective of every class at ``coef_`` and ``intercept_`` as they are, computed in float64.
+        The objective above for every class, at ``coef_`` and ``intercept_`` as they are, computed in float64.
     gap_ : ndarray of shape (n_classes,) or (1,)
-        By how much of itself (or of a millionth of C, if that is more) each objective may still fall: the
-        estimate of the solver, by the curvature learned on the way, plus what the rounding of ``coef_`` and
-        ``intercept_`` to the dtype of X adds. The estimate is too low for a C of thousands on features that
-        go together.
+        By how much of itself (or of a millionth of C times the sum of all weights, if that is more) each
+        objective may still fall: the estimate of the solver, by the curvature learned on the way, plus what
+        the rounding of ``coef_`` and ``intercept_`` to the dtype of X adds. The estimate is too low where C
+        times the sum of all weights is in the thousands and features are collinear.
     converged_ : bool
-        Whether that is at most tol for all of them, or at most 64 times the precision of the dtype (8e-6 for
-        float32).
+        Whether all gaps are at most tol, plus 64 times the precision of the dtype (8e-6 for float32).
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -90,35 +98,33 @@ class LinearSVC(LinearHead):
 
     See Also
     --------
-    RidgeHead : least squares in place of the hinge.
-    sklearn.svm.LinearSVC : the same objective for small or sparse data; it penalises the intercept.
+    RidgeClassifier : least squares in place of the hinge.
+    sklearn.svm.LinearSVC : the same loss for small or sparse data; it penalises the intercept.
 
-    Notes
-    -----
-    All classes are solved together by L-BFGS, each with step lengths of its own, preconditioned by the
-    Gram matrix of a sample of the rows. With fewer rows than features, or 500 at most, it works on the
-    products of rows instead. For one strength that is Newton's method; up to 5,000 rows it moves these
-    products to the host, where the many small systems are solved sooner than on a GPU. Where products are
-    singular, as of dependent rows at a weak penalty, it keeps the rows in float64. A search over strengths on
-    more than 1,500 rows, or 500 on a device, turns the rows to their principal coordinates once, where L-BFGS
-    has a diagonal preconditioner for every strength and solves all folds together; these solves do not read
-    the rows again, and their iterations are no passes. The matrices stay within the memory budget of
+    Notes ----- All classes are solved together by L-BFGS, each with step lengths of its own, preconditioned
+    by the Gram matrix of a sample of the rows. With fewer rows than features, or at most 500 rows, Newton's
+    method solves for coefficients of the rows, from the Gram matrix of the rows, or for the weights where
+    that matrix is singular. Up to 5,000 rows it moves this matrix to the host, whose cores solve many small
+    systems faster than a GPU. A search for C on a device, for 500 to 6,000 rows or fewer rows than
+    features, rotates the rows to their principal coordinates once, where L-BFGS has a diagonal
+    preconditioner for every C and solves all folds together; these solves do not read the rows again, and
+    their iterations are no passes. The matrices stay within the memory budget of
     :func:`clusterica.config_context`; more memory means a better preconditioner and fewer passes.
 
-    Mean and variance for standardising are those of all rows, held out ones included.
+    Mean and variance for standardising are those of all rows, the held-out ones included.
 
     Examples
     --------
     >>> from sklearn.datasets import load_digits
     >>> from clusterica.linear import LinearSVC
     >>> X, y = load_digits(return_X_y=True)
-    >>> head = LinearSVC(C="auto", random_state=0).fit(X[:1000], y[:1000])
-    >>> head.converged_, head.score(X[1000:], y[1000:]) > 0.9
+    >>> classifier = LinearSVC(C="auto", random_state=0).fit(X[:1000], y[:1000])
+    >>> classifier.converged_, classifier.score(X[1000:], y[1000:]) > 0.9
     (True, True)
     """
 
-    _parameter_constraints: ClassVar[dict] = {
-        **LinearHead._parameter_constraints,
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **LinearClassifier._parameter_constraints,
         "C": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
     }
     _hinge = True
@@ -129,7 +135,7 @@ class LinearSVC(LinearHead):
         *,
         standardize: bool = True,
         fit_intercept: bool = True,
-        class_weight: dict | str | None = None,
+        class_weight: dict[Any, float] | str | None = None,
         validation: float | Any = 0.2,
         tol: float = 1e-7,
         max_iter: int = 1000,
@@ -145,14 +151,15 @@ class LinearSVC(LinearHead):
         self.random_state = random_state
 
     def _given_strength(self, total: float) -> float | None:
-        return None if isinstance(self.C, str) else float(self.C)
+        return None if isinstance(self.C, str) else float(self.C) * total
 
     def _grid(self, step: float, total: float) -> float:
+        # The best strengths on image features lie around 10 to 100, whatever the number of rows.
         return float(10 ** (1 + step / 2))
 
-    def _name_strength(self, chosen: float, search: Search | None, total: float) -> None:
-        self.C_ = chosen
-        self.C_path_ = (
-            None if search is None else np.array([self._grid(s, total) for s in search.steps])
-        )
-        self.validation_scores_ = None if search is None else search.scores
+    def _set_strength(self, chosen: float, search: Search | None, total: float) -> None:
+        self.C_ = chosen / total
+        self.C_path_ = self.validation_scores_ = None
+        if search is not None:
+            self.C_path_ = np.array([self._grid(s, total) / total for s in search.steps])
+            self.validation_scores_ = search.scores

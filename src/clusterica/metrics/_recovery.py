@@ -1,4 +1,4 @@
-"""Distances of what was found from what was there: max_j |e_j - c_(n_j)|_∞, and Amari's, of P = W A."""
+"""Distances of estimated from true sources: max_j |e_j - c_(n_j)|_∞, and Amari's, of P = W A."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from clusterica.arrays import to_host
-
-# Cosine below which two rows of a basis are taken for each other's negatives.
-ANTIPODAL = -1 + 1e-9
 
 
 def recovery_distance(centroids: Any, basis: Any) -> float:
@@ -27,9 +24,9 @@ def recovery_distance(centroids: Any, basis: Any) -> float:
     Parameters
     ----------
     centroids : array or tensor of shape (n_centroids, n_features)
-        What was found, one vector a row, of any length.
+        Estimated vectors, one a row, of any length.
     basis : array or tensor of shape (n_vectors, n_features)
-        What is to be found, one vector a row, of any length; at most as many as centroids.
+        True vectors, one a row, of any length; at most as many as centroids.
 
     Returns
     -------
@@ -44,8 +41,8 @@ def recovery_distance(centroids: Any, basis: Any) -> float:
       :math:`\{e_j, -e_j\}`, and every centroid has its vector;
     - a basis that holds the negative of each of its rows is matched as it stands.
 
-    In all other cases a centroid matches a vector up to its sign, as sources of ICA have none.
-    Centroids that are left over do not count.
+    In all other cases a centroid matches a vector up to its sign, since ICA does not determine signs.
+    Centroids without a vector are ignored.
 
     References
     ----------
@@ -64,8 +61,8 @@ def recovery_distance(centroids: Any, basis: Any) -> float:
     C, B = unit_rows("centroids", centroids), unit_rows("basis", basis)
     if C.shape[1] != B.shape[1]:
         raise ValueError(
-            f"centroids have {C.shape[1]} features and basis has {B.shape[1]}; both must live in "
-            "the same space. Vectors are rows: transpose a matrix that holds them as columns."
+            f"centroids have {C.shape[1]} features and basis has {B.shape[1]}; both must have "
+            "the same number. Vectors are rows: transpose a matrix that holds them as columns."
         )
     if len(C) < len(B):
         raise ValueError(
@@ -74,7 +71,9 @@ def recovery_distance(centroids: Any, basis: Any) -> float:
         )
     if len(C) == 2 * len(B):
         return matched_distance(C, np.concatenate([B, -B]), signed=True)
-    return matched_distance(C, B, signed=bool(((B @ B.T).min(axis=1) < ANTIPODAL).all()))
+    # A basis that contains the negative of each row, up to rounding, is matched with its signs.
+    has_negatives = bool(((B @ B.T).min(axis=1) < -1 + 1e-9).all())
+    return matched_distance(C, B, signed=has_negatives)
 
 
 def matched_distance(C: np.ndarray, B: np.ndarray, *, signed: bool) -> float:
@@ -108,13 +107,13 @@ def amari_distance(W: Any, A: Any) -> float:
             \Big( \frac{\sum_j |p_{ij}|}{\max_j |p_{ij}|} - 1 \Big) +
             \Big( \frac{\sum_j |p_{ji}|}{\max_j |p_{ji}|} - 1 \Big) \right]
 
-    for the n x n matrix P, after [1]_: how much of the other sources each filter lets through, and
-    how much each source leaks into other filters.
+    for the n x n matrix P, after [1]_: how much of the other sources each filter passes, and how much each
+    source leaks into other filters.
 
     Parameters
     ----------
     W : array or tensor of shape (n_sources, n_features)
-        Filters that were found, one a row; ``components_`` of an ICA.
+        Estimated filters, one a row; ``components_`` of an ICA.
     A : array or tensor of shape (n_features, n_sources)
         Mixing matrix, one source a column.
 
@@ -151,7 +150,7 @@ def amari_distance(W: Any, A: Any) -> float:
     P = np.abs(W @ A)
     if not (P.any(axis=0).all() and P.any(axis=1).all()):
         raise ValueError(
-            "W A has a row or a column of zeros: a filter lets no source through, or a source "
+            "W A has a row or a column of zeros: a filter passes no source, or a source "
             "reaches no filter. Amari's distance is not defined there; W and A must be invertible."
         )
     n = len(P)
@@ -182,4 +181,5 @@ def unit_rows(name: str, values: Any) -> np.ndarray:
             "leave it out."
         )
     M = M / largest
-    return M / np.linalg.norm(M, axis=1, keepdims=True)
+    unit: np.ndarray = M / np.linalg.norm(M, axis=1, keepdims=True)
+    return unit

@@ -6,24 +6,23 @@ array API; NumPy and CSR blocks go to its compiled twin in :mod:`clusterica.ops.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import array_api_extra as xpx
 import numpy as np
 import scipy.sparse as sp
 
-from clusterica.arrays import namespace_of
-from clusterica.arrays._namespace import Array, is_host_array
+from clusterica.arrays import Array, is_host_array, namespace_of
 from clusterica.ops.cpu import assign as cpu
-from clusterica.ops.linalg import inverse_lengths, row_energies, row_lengths
-from clusterica.ops.rules import (
-    Assignment,
-    FitSums,
-    LloydSums,
-    Rule,
-    center_bias,
-    gains,
-    n_labels,
-    shares,
-)
+from clusterica.ops.linalg import inverse_lengths, row_energies
+from clusterica.ops.rules import Assignment, LloydSums, Rule
+
+
+class FitSums(NamedTuple):
+    """Sums over rows: the weight of each label, shape (n_labels,), and the loss, or the gain if maximised."""
+
+    counts: Array
+    objective: Array
 
 
 def assign(X: Array, C: Array, shift: Array | None, *, rule: Rule) -> Assignment:
@@ -33,7 +32,7 @@ def assign(X: Array, C: Array, shift: Array | None, *, rule: Rule) -> Assignment
     ----------
     X : (n_rows, n_features) array, dense or CSR
     C : (n_centers, n_features) array
-        Under EUCLIDEAN the centres less the shift.
+        Under the Euclidean rule the centres less the shift.
     shift : (n_features,) array or None
         Taken from every row first: distances do not change, and float32 keeps its digits when the
         data lies far from the origin.
@@ -64,8 +63,11 @@ def fit_sums(
     """
     labels, best = assign(X, C, shift, rule=rule)
     xp = namespace_of(best)
-    value = _losses(X, C, shift, labels, best, rule)
-    n = n_labels(C, rule)
+    if rule.maximized:
+        value = rule.gains(best, None)
+    else:
+        value = _losses(X, C, shift, labels, best, rule)
+    n = rule.n_labels(C.shape[0])
     if is_host_array(X):
         counts = np.bincount(labels, weights, minlength=n)
     else:
@@ -79,21 +81,17 @@ def row_losses(X: Array, C: Array, shift: Array | None, *, rule: Rule) -> Array:
     It is the squared distance, ``|x|^2 - score^2``, ``1 - cosine``, and under AXIS ``|x| - |score|``.
     """
     labels, best = assign(X, C, shift, rule=rule)
-    value = _losses(X, C, shift, labels, best, rule)
-    return row_lengths(X) - value if rule is Rule.AXIS else value
+    return _losses(X, C, shift, labels, best, rule)
 
 
 def _losses(
     X: Array, C: Array, shift: Array | None, labels: Array, best: Array, rule: Rule
 ) -> Array:
-    """Return what the best centre leaves of every row; under AXIS its gain."""
     if sp.issparse(X):
-        inverse = inverse_lengths(X)
-        value = gains(best, inverse, rule)
-        if rule is Rule.AXIS:
-            return value
-        whole = inverse > 0 if rule is Rule.DIRECTION else row_energies(X)
-        return np.maximum(whole - value, 0)
+        value = rule.gains(best, inverse_lengths(X) if rule.unit_rows else None)
+        return np.maximum(rule.whole(X) - value, 0)
+    if rule.maximized:  # losses are no squares, and keep their digits as differences
+        return rule.whole(X if shift is None else X - shift) - rule.gains(best, None)
     if is_host_array(X):
         return cpu.losses(X, C, shift, labels, best, rule=rule)
     return losses_reference(X, C, shift, labels, best, rule=rule)
@@ -102,17 +100,18 @@ def _losses(
 def losses_reference(
     X: Array, C: Array, shift: Array | None, labels: Array, best: Array, *, rule: Rule
 ) -> Array:
-    """Return what the best centre leaves of every row; under AXIS its gain."""
-    if rule is Rule.AXIS:
-        return abs(best)
+    """Return the squares that the best centre leaves of every row, ``|x - share c|^2``.
+
+    Of rows at unit length it is half of that, one minus the cosine, and 0 for a row of zeros.
+    """
     xp = namespace_of(X)
     X = X if shift is None else X - shift
     centers = xp.take(C, labels, axis=0)
-    if rule is Rule.DIRECTION:
+    if rule.unit_rows:
         inverse = inverse_lengths(X)
         nonzero = xp.astype(inverse > 0, X.dtype)
         return nonzero * row_energies(X * inverse[:, None] - centers) / 2
-    return row_energies(X - shares(best, None, rule)[:, None] * centers)
+    return row_energies(X - rule.shares(best, None)[:, None] * centers)
 
 
 def lloyd_sums_reference(
@@ -122,23 +121,23 @@ def lloyd_sums_reference(
     X = X if shift is None else X - shift
     xp = namespace_of(X)
     labels, scores = _best(X, C, rule)
-    inverse = inverse_lengths(X) if rule is Rule.DIRECTION else None
+    inverse = inverse_lengths(X) if rule.unit_rows else None
     centers = labels % C.shape[0]
-    gain = xp.sum(weights * gains(scores, inverse, rule), dtype=xp.float64)
-    shared = X * (weights * shares(scores, inverse, rule))[:, None]
+    gain = xp.sum(weights * rule.gains(scores, inverse), dtype=xp.float64)
+    shared = X * (weights * rule.shares(scores, inverse))[:, None]
     sums = _segment_sum(shared, centers, C.shape[0])
-    counts = _segment_sum(weights[:, None], labels, n_labels(C, rule))[:, 0]
+    counts = _segment_sum(weights[:, None], labels, rule.n_labels(C.shape[0]))[:, 0]
     return labels, LloydSums(sums, counts, gain)
 
 
 def _best(X: Array, C: Array, rule: Rule) -> Assignment:
     xp = namespace_of(X)
     S = X @ C.T
-    if rule is Rule.EUCLIDEAN:
-        S -= center_bias(C, rule)
+    if not rule.unit_centers:  # else all biases are the same, and a pass over the scores is saved
+        S -= rule.center_bias(C)
     labels = xp.argmax(xp.abs(S) if rule.ignores_sign else S, axis=1)
     scores = xp.take_along_axis(S, labels[:, None], axis=1)[:, 0]
-    if rule is Rule.AXIS:
+    if rule.both_signs:
         labels = xp.where(scores < 0, labels + C.shape[0], labels)
     return Assignment(xp.astype(labels, xp.int32), scores)
 

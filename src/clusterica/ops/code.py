@@ -11,13 +11,12 @@ from typing import NamedTuple
 import array_api_extra as xpx
 import numpy as np
 
-from clusterica.arrays import namespace_of
-from clusterica.arrays._namespace import Array, is_host_array
+from clusterica.arrays import Array, is_host_array, namespace_of
 from clusterica.ops.assign import assign
 from clusterica.ops.cpu import code as cpu
 from clusterica.ops.cpu import lasso as cpu_lasso
 from clusterica.ops.linalg import inverse_lengths, row_energies
-from clusterica.ops.rules import Rule
+from clusterica.ops.rules import EUCLIDEAN
 
 _CHECK_EVERY = (
     10  # steps of FISTA between two looks at the duality gap, which costs as much as a step
@@ -43,7 +42,7 @@ def center(D: Array) -> tuple[Array, Array]:
 
 def one_hot(X: Array, D: Array, shift: Array) -> Array:
     """Return 1 for the nearest atom and 0 for all others; D and shift come from `center`."""
-    labels = assign(X, D, shift, rule=Rule.EUCLIDEAN).labels
+    labels = assign(X, D, shift, rule=EUCLIDEAN).labels
     if is_host_array(X):
         codes = np.zeros((X.shape[0], D.shape[0]), X.dtype)
         codes[np.arange(X.shape[0]), labels] = 1

@@ -12,8 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import fft, optimize
 
-from clusterica.arrays import namespace_of
-from clusterica.arrays._namespace import Array, is_host_array
+from clusterica.arrays import Array, is_host_array, namespace_of
 
 # Cells whose width grows with the distance from a point: this many for each factor of e.
 _CELLS_PER_E = 64

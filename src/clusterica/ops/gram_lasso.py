@@ -12,9 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from clusterica.arrays import namespace_of, to_host, worker_pool
-from clusterica.arrays._config import active_config
-from clusterica.arrays._namespace import Array, is_cpu_tensor, is_host_array, to_like
+from clusterica.arrays import (
+    Array,
+    active_config,
+    in_order,
+    is_cpu_tensor,
+    is_host_array,
+    namespace_of,
+    to_host,
+    to_like,
+)
 from clusterica.ops.code import LassoCodes, duality_gaps
 from clusterica.ops.cpu import lasso as cpu_lasso
 
@@ -63,11 +70,11 @@ def lasso_of_gram(
     leave = _LEFT_BY_DEVICE if on_device else 0.0
     found = lasso_of_gram_reference(B, energies, G, **settings, leave=leave)
     for solver in [_by_descent] if sparse else [_in_float64, _by_descent]:
-        found = _with_the_rest(found, partial(solver, **settings), B, energies, G, tol)
+        found = _solve_remaining(found, partial(solver, **settings), B, energies, G, tol)
     return found
 
 
-def _with_the_rest(
+def _solve_remaining(
     found: LassoCodes,
     solver: Callable[..., LassoCodes],
     B: Array,
@@ -111,8 +118,7 @@ def _by_descent(
         return LassoCodes(*solve(slice(None)))
     size = -(-len(B_host) // active_config().n_threads)
     parts = [slice(start, start + size) for start in range(0, len(B_host), size)]
-    with worker_pool() as pool:
-        found = [done.result() for done in [pool.submit(solve, part) for part in parts]]
+    found = list(in_order(solve, ((part,) for part in parts)))
     return LassoCodes(*(to_like(np.concatenate(a), B) for a in zip(*found, strict=True)))
 
 

@@ -11,14 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clusterica.arrays import namespace_of
-from clusterica.arrays._namespace import Array
+from clusterica.arrays import Array, namespace_of
 from clusterica.ops.code import LassoCodes
 from clusterica.ops.gram_lasso import lasso_of_gram
-from clusterica.ops.kernels import DEAD, Kernel, Pull
-from clusterica.ops.linalg import unit_rows
-
-_ROUGH = 10  # times tol: codes with a larger gap count as not found
+from clusterica.ops.kernels import DEAD, Kernel, Pull, scale_rows
 
 
 class CodingSums(NamedTuple):
@@ -106,7 +102,7 @@ def coding_sums(
     The other parameters are those of `kernel_codes`.
     """
     xp = namespace_of(X)
-    X = unit_rows(X) if normalize else X
+    X = scale_rows(X, normalize=normalize)
     values, energies = kernel(X, W), kernel.diagonal(X)
     args = (values, energies, G)
     S, gaps = lasso_of_gram(*args, alpha=sparsity / 2, max_iter=max_iter, tol=tol)
@@ -124,7 +120,7 @@ def coding_sums(
 def count_unsolved(gaps: Array, tol: float) -> Array:
     """Return how many rows have codes whose duality gap is over ten times tol."""
     xp = namespace_of(gaps)
-    return xp.sum(xp.astype(gaps > _ROUGH * tol, xp.int64))
+    return xp.sum(xp.astype(gaps > 10 * tol, xp.int64))
 
 
 def metric(kernel: Kernel, W: np.ndarray) -> float:

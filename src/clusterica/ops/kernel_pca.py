@@ -9,10 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clusterica.arrays import namespace_of
-from clusterica.arrays._namespace import Array
-from clusterica.ops.kernels import Kernel
-from clusterica.ops.linalg import project, unit_rows
+from clusterica.arrays import Array, namespace_of
+from clusterica.ops.kernels import Kernel, scale_rows
+from clusterica.ops.linalg import project
 
 
 class Landmarks(NamedTuple):
@@ -52,7 +51,7 @@ def landmark_root(kernel: Kernel, L: np.ndarray, dtype: np.dtype) -> Landmarks:
 
 def landmark_values(X: Array, L: Array, *, kernel: Kernel, normalize: bool) -> Array:
     """Return k(l, x) of a block, shape (n_rows, n_landmarks)."""
-    return kernel(unit_rows(X) if normalize else X, L)
+    return kernel(scale_rows(X, normalize=normalize), L)
 
 
 def feature_moments(

@@ -10,11 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clusterica.arrays import namespace_of, to_host
-from clusterica.arrays._namespace import Array, is_host_array
+from clusterica.arrays import Array, is_host_array, namespace_of, to_host
 from clusterica.ops.discrimination import Discrimination
-from clusterica.ops.kernels import Kernel, Pull, gram
-from clusterica.ops.linalg import unit_rows
+from clusterica.ops.kernels import Kernel, Pull, gram, scale_rows
 from clusterica.ops.penalty import Elementwise, PenaltyFunction
 
 _TILE = 2**19  # numbers in the codes of a tile
@@ -101,7 +99,7 @@ def kernel_sums(
 
 def _kernel_sums(X: Array, W: Array, bend: Array, labels: Array | None, model: Model) -> KernelSums:
     xp = namespace_of(X)
-    X = unit_rows(X) if model.normalize else X
+    X = scale_rows(X, normalize=model.normalize)
     S = model.kernel(X, W)
     T = S @ bend
     penalty = discrimination = xp.zeros((), dtype=xp.float64, device=X.device)
@@ -154,7 +152,7 @@ def landscape(total: KernelSums, W: Array, G: Array, *, n_rows: int, model: Mode
 
 def codes(X: Array, W: Array, *, kernel: Kernel, normalize: bool) -> Array:
     """Return k(w_p, x_i) of a block, shape (n_rows, n_basis)."""
-    return kernel(unit_rows(X) if normalize else X, W)
+    return kernel(scale_rows(X, normalize=normalize), W)
 
 
 def reached(X: Array, W: Array, *, kernel: Kernel, normalize: bool, least: float) -> tuple[Array]:
@@ -189,7 +187,7 @@ def sweep(X: Array, W: Array, *, model: Model) -> Array:
     """
     xp = namespace_of(X)
     kernel = model.kernel
-    X = unit_rows(X) if model.normalize else X
+    X = scale_rows(X, normalize=model.normalize)
     W = xp.asarray(W, copy=True)
     # Rows and basis change places, so that the values of one basis vector lie side by side.
     S, G = kernel(W, X), gram(kernel, W)

@@ -9,8 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import NamedTuple
 
-from clusterica.arrays import namespace_of
-from clusterica.arrays._namespace import Array
+from clusterica.arrays import Array, namespace_of
 from clusterica.ops.contrast import Contrast, Derivatives
 from clusterica.ops.linalg import project
 from clusterica.ops.tiles import sum_tiles

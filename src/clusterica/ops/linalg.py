@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from clusterica.arrays import namespace_of
-from clusterica.arrays._namespace import Array
+from clusterica.arrays import Array, namespace_of
 
 _LARGE = 256  # rows of a square matrix from which inverses are faster than a decomposition
 _MOST_STEPS = 30

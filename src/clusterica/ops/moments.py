@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from clusterica.arrays import namespace_of
-from clusterica.arrays._namespace import Array
+from clusterica.arrays import Array, namespace_of
 from clusterica.ops.linalg import project, wide_row_energies
 from clusterica.ops.tiles import sum_tiles
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from clusterica.arrays import namespace_of
-from clusterica.arrays._namespace import Array
+from clusterica.arrays import Array, namespace_of
 
 
 def n_places(length: int, *, patch_size: int, stride: int = 1) -> int:

@@ -11,13 +11,12 @@ from enum import IntEnum
 from itertools import pairwise
 from typing import NamedTuple
 
-from clusterica.arrays import namespace_of
-from clusterica.arrays._namespace import Array
+from clusterica.arrays import Array, namespace_of
 
 Grid = tuple[int, int]
 
 
-class Pooling(IntEnum):
+class CellPooling(IntEnum):
     """How the codes of the patches of a cell become one."""
 
     SUM = 0
@@ -56,7 +55,7 @@ def grid_cells(places: Grid, grids: Sequence[Grid]) -> list[Cell]:
     ]
 
 
-def pool(codes: Array, cells: Sequence[Cell], *, pooling: Pooling) -> Array:
+def pool(codes: Array, cells: Sequence[Cell], *, pooling: CellPooling) -> Array:
     """Pool the codes of a block of images.
 
     Parameters
@@ -64,7 +63,7 @@ def pool(codes: Array, cells: Sequence[Cell], *, pooling: Pooling) -> Array:
     codes : array of shape (n_images, n_rows, n_columns, n_codes)
     cells : sequence of Cell
         None of them empty.
-    pooling : Pooling
+    pooling : CellPooling
 
     Returns
     -------
@@ -78,7 +77,7 @@ def reduce_cells(
     codes: Array,
     cells: Sequence[Cell],
     *,
-    pooling: Pooling,
+    pooling: CellPooling,
     first_row: int = 0,
     so_far: list[Array | None] | None = None,
 ) -> list[Array | None]:
@@ -97,24 +96,24 @@ def reduce_cells(
     return reduced
 
 
-def finish_cells(reduced: Sequence[Array], cells: Sequence[Cell], *, pooling: Pooling) -> Array:
+def finish_cells(reduced: Sequence[Array], cells: Sequence[Cell], *, pooling: CellPooling) -> Array:
     """Return the features of all cells side by side: what is left to do is the mean, and the root."""
     xp = namespace_of(*reduced)
-    if pooling is Pooling.MEAN:
+    if pooling is CellPooling.MEAN:
         reduced = [total / cell.size for total, cell in zip(reduced, cells, strict=True)]
-    elif pooling is Pooling.L2:
+    elif pooling is CellPooling.L2:
         reduced = [xp.sqrt(total) for total in reduced]
     return xp.concat(list(reduced), axis=1)
 
 
-def _reduced(codes: Array, pooling: Pooling) -> Array:
+def _reduced(codes: Array, pooling: CellPooling) -> Array:
     xp = namespace_of(codes)
-    if pooling is Pooling.MAX:
+    if pooling is CellPooling.MAX:
         return xp.max(codes, axis=(1, 2))
-    return xp.sum(codes * codes if pooling is Pooling.L2 else codes, axis=(1, 2))
+    return xp.sum(codes * codes if pooling is CellPooling.L2 else codes, axis=(1, 2))
 
 
-def _joined(a: Array | None, b: Array, pooling: Pooling) -> Array:
+def _joined(a: Array | None, b: Array, pooling: CellPooling) -> Array:
     if a is None:
         return b
-    return namespace_of(a).maximum(a, b) if pooling is Pooling.MAX else a + b
+    return namespace_of(a).maximum(a, b) if pooling is CellPooling.MAX else a + b

@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clusterica.arrays import namespace_of
-from clusterica.arrays._namespace import Array
+from clusterica.arrays import Array, namespace_of
 from clusterica.ops.moments import Moments
 from clusterica.ops.penalty import PenaltyFunction
 from clusterica.ops.tiles import sum_tiles

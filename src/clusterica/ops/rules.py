@@ -1,4 +1,4 @@
-"""The rules of the K-means family: what a row gains from its best centre and what it adds to it.
+"""The rules of the K-means family: what a row gains from its best centre, and what it adds to it.
 
 The score of a row x and a centre c is the inner product, less ``|c|^2 / 2`` under the Euclidean rule.
 The rules differ in three small functions of the best score:
@@ -14,41 +14,29 @@ AXIS         argmax |score|     |score|               sign(score) x             
 
 EUCLIDEAN is plain K-means, GAIN_SHAPE equation (1) of Coates & Ng (2012), DIRECTION the spherical
 K-means of Dhillon & Modha (2001), AXIS equation (4) of Vinnikov & Shalev-Shwartz (2014).
+
+This file is the only place that knows the rules apart. To add one, write a subclass of `Rule` with a
+``code`` of its own, give the code a line in `gain_and_share`, and add an instance to `RULES`, so that the
+tests of all rules cover it. Its estimator subclasses ``clusterica.cluster._base.BaseKMeans``.
 """
 
 from __future__ import annotations
 
-from enum import IntEnum
-from typing import NamedTuple
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
 
-from clusterica.arrays import namespace_of
-from clusterica.arrays._namespace import Array
-from clusterica.ops.linalg import row_energies
+import numba
 
-
-class Rule(IntEnum):
-    """How rows and centres are compared; see the table of this module."""
-
-    EUCLIDEAN = 0
-    GAIN_SHAPE = 1
-    DIRECTION = 2
-    AXIS = 3
-
-    @property
-    def ignores_sign(self) -> bool:
-        """Whether c and -c attract the same rows."""
-        return self in (Rule.GAIN_SHAPE, Rule.AXIS)
-
-    @property
-    def unit_centers(self) -> bool:
-        """Whether centres have unit length."""
-        return self is not Rule.EUCLIDEAN
+from clusterica.arrays import Array, namespace_of
+from clusterica.ops.linalg import polar_factor, row_energies, row_lengths, unit_rows
 
 
 class Assignment(NamedTuple):
     """The best centre of every row and its score, each of shape (n_rows,).
 
-    Under AXIS the label of a negative score is that of the centre's negative, j + n_centers.
+    Where a rule has labels for both signs, a negative score has the label of the centre's negative,
+    j + n_centers.
     """
 
     labels: Array
@@ -58,7 +46,7 @@ class Assignment(NamedTuple):
 class LloydSums(NamedTuple):
     """Sums over rows: what each centre receives, the weight of each label, the gain.
 
-    Shapes (n_centers, n_features), (n_labels,), (); n_labels is 2 n_centers under AXIS.
+    Shapes (n_centers, n_features), (n_labels,), ().
     """
 
     sums: Array
@@ -66,42 +54,236 @@ class LloydSums(NamedTuple):
     gain: Array
 
 
-class FitSums(NamedTuple):
-    """Sums over rows: the weight of each label, shape (n_labels,), and the loss (the gain under AXIS)."""
+class Centers(NamedTuple):
+    """Centres (n_centers, n_features), their masses (n_centers,), the weight of each label (n_labels,).
 
+    The weights are those of the rows from which the centres were made.
+    """
+
+    C: Array
+    mass: Array
     counts: Array
-    objective: Array
 
 
-def n_labels(C: Array, rule: Rule) -> int:
-    """Return how many different labels n_centers free centres give."""
-    return C.shape[0] * (2 if rule is Rule.AXIS else 1)
+class Flags(NamedTuple):
+    """What compiled code needs to know of a rule; the names are those of `Rule`."""
+
+    code: int
+    ignores_sign: bool
+    unit_rows: bool
+    both_signs: bool
 
 
-def gains(scores: Array, inverse_length: Array | None, rule: Rule) -> Array:
-    """Return what each row adds to the objective."""
-    if rule is Rule.EUCLIDEAN:
+@dataclass(frozen=True)
+class Rule(ABC):
+    """How rows and centres are compared, and how centres are made from sums over rows."""
+
+    name: ClassVar[str]
+    code: ClassVar[int]
+    """Number of the rule in `gain_and_share`."""
+    ignores_sign: ClassVar[bool] = False
+    """Whether c and -c attract the same rows."""
+    unit_centers: ClassVar[bool] = True
+    """Whether centres have unit length. Else only differences count: rows and centres may be shifted."""
+    unit_rows: ClassVar[bool] = False
+    """Whether a row counts by its direction only."""
+    both_signs: ClassVar[bool] = False
+    """Whether -c has a label of its own: n_centers free centres then make 2 n_centers clusters."""
+    maximized: ClassVar[bool] = False
+    """Whether the mean gain is reported, larger is better, in place of the inertia."""
+    damping: ClassVar[float] = 0.0
+    """Mass of a centre before it has received any row."""
+
+    @property
+    def flags(self) -> Flags:
+        """What compiled code needs to know."""
+        return Flags(self.code, self.ignores_sign, self.unit_rows, self.both_signs)
+
+    @property
+    def can_be_empty(self) -> bool:
+        """Whether a centre that received nothing has to be moved to a row."""
+        return True
+
+    @abstractmethod
+    def gains(self, scores: Array, inverse_length: Array | float | None) -> Array:
+        """Return what each row adds to the objective; the lengths are used if `unit_rows`."""
+
+    @abstractmethod
+    def shares(self, scores: Array, inverse_length: Array | None) -> Array:
+        """Return the factor with which each row is added to its centre."""
+
+    def center_bias(self, C: Array) -> Array:
+        """Return what is taken from every score of a centre, shape (n_centers,)."""
+        return row_energies(C) * 0
+
+    def whole(self, X: Array) -> Array:
+        """Return the most that each row can gain, shape (n_rows,); the gain falls short by its loss."""
+        return row_energies(X)
+
+    def n_labels(self, n_centers: int) -> int:
+        """Return how many clusters so many free centres make."""
+        return n_centers * (2 if self.both_signs else 1)
+
+    def all_centers(self, C: Array) -> Array:
+        """Return the centre of every label: after the free ones their negatives, if `both_signs`."""
+        return namespace_of(C).concat([C, -C], axis=0) if self.both_signs else C
+
+    def free_centers(self, C: Array) -> Array:
+        """Return the free centres among those of all labels."""
+        return C[: C.shape[0] // 2, ...] if self.both_signs else C
+
+    def start(self, C: Array) -> Array:
+        """Return initial centres as the rule allows them."""
+        return C
+
+    def renew(self, total: LloydSums, old: Centers) -> Centers:
+        """Return the centres after one step; a centre that received nothing stays where it was.
+
+        A centre c with mass m stands for a sum ``m c`` of rows seen before; new sums are added to it. A
+        full step starts from mass 0, or from the damping of Coates & Ng (2012), section 2.2. Batches
+        carry the mass on, so that the damped update becomes the online rule.
+        """
+        xp = namespace_of(total.sums)
+        C, mass = xp.astype(old.C, xp.float64), xp.astype(old.mass, xp.float64)
+        M = total.sums + mass[:, None] * C
+        C, mass = self._renewed(M, C, mass, total.counts)
+        return Centers(xp.astype(C, old.C.dtype), mass, total.counts)
+
+    def _renewed(self, M: Array, C: Array, mass: Array, counts: Array) -> tuple[Array, Array]:
+        """Return centres and masses from the sums M: ``c <- M / |M|``, ``m <- |M|``."""
+        return unit_rows(M, fallback=C), row_lengths(M)
+
+
+@dataclass(frozen=True)
+class Euclidean(Rule):
+    """Plain K-means: a centre is the mean of its rows."""
+
+    name = "euclidean"
+    code = 0
+    unit_centers = False
+
+    def gains(self, scores: Array, inverse_length: Array | float | None) -> Array:
+        """Return ``2 score``."""
         return 2 * scores
-    if rule is Rule.GAIN_SHAPE:
+
+    def shares(self, scores: Array, inverse_length: Array | None) -> Array:
+        """Return one."""
+        return namespace_of(scores).ones_like(scores)
+
+    def center_bias(self, C: Array) -> Array:
+        """Return ``|c|^2 / 2``."""
+        return row_energies(C) / 2
+
+    def _renewed(self, M: Array, C: Array, mass: Array, counts: Array) -> tuple[Array, Array]:
+        """Return ``c <- M / m``, ``m <- m + count``."""
+        xp = namespace_of(M)
+        mass = mass + counts
+        filled = mass > 0
+        return xp.where(filled[:, None], M / xp.where(filled, mass, 1.0)[:, None], C), mass
+
+
+@dataclass(frozen=True)
+class GainShape(Rule):
+    """A row is a unit vector times a gain of either sign."""
+
+    name = "gain-shape"
+    code = 1
+    ignores_sign = True
+    damping: float = 1.0  # type: ignore[misc]  # a setting of this rule, a constant of the others
+
+    def gains(self, scores: Array, inverse_length: Array | float | None) -> Array:
+        """Return ``score^2``."""
         return scores * scores
-    if rule is Rule.DIRECTION:
-        return scores * inverse_length
-    return abs(scores)
 
-
-def shares(scores: Array, inverse_length: Array | None, rule: Rule) -> Array:
-    """Return the factor with which each row is added to its centre."""
-    xp = namespace_of(scores)
-    if rule is Rule.EUCLIDEAN:
-        return xp.ones_like(scores)
-    if rule is Rule.GAIN_SHAPE:
+    def shares(self, scores: Array, inverse_length: Array | None) -> Array:
+        """Return the score."""
         return scores
-    if rule is Rule.DIRECTION:
+
+
+@dataclass(frozen=True)
+class Direction(Rule):
+    """Cosines: all rows are scaled to unit length."""
+
+    name = "direction"
+    code = 2
+    unit_rows = True
+
+    def gains(self, scores: Array, inverse_length: Array | float | None) -> Array:
+        """Return ``score / |x|``, the cosine."""
+        return scores * inverse_length
+
+    def shares(self, scores: Array, inverse_length: Array | None) -> Array:
+        """Return ``1 / |x|``."""
         return inverse_length
-    return xp.sign(scores)
+
+    def whole(self, X: Array) -> Array:
+        """Return one, and 0 for a row of zeros."""
+        energies = row_energies(X)
+        return namespace_of(energies).astype(energies > 0, energies.dtype)
 
 
-def center_bias(C: Array, rule: Rule) -> Array:
-    """Return what is taken from every score of a centre: ``|c|^2 / 2`` under EUCLIDEAN, else 0."""
-    energies = row_energies(C)
-    return energies / 2 if rule is Rule.EUCLIDEAN else energies * 0
+@dataclass(frozen=True)
+class Axis(Rule):
+    """Pairs of opposite centres; `orthogonal` keeps the axes at right angles."""
+
+    name = "axis"
+    code = 3
+    ignores_sign = True
+    both_signs = True
+    maximized = True
+    orthogonal: bool = False
+
+    @property
+    def can_be_empty(self) -> bool:
+        """Whether a centre that received nothing has to be moved to a row: not under the constraint."""
+        # The polar factor gives every orthogonal centre a direction of its own, rows or none.
+        return not self.orthogonal
+
+    def gains(self, scores: Array, inverse_length: Array | float | None) -> Array:
+        """Return ``|score|``."""
+        return abs(scores)
+
+    def shares(self, scores: Array, inverse_length: Array | None) -> Array:
+        """Return ``sign(score)``."""
+        return namespace_of(scores).sign(scores)
+
+    def whole(self, X: Array) -> Array:
+        """Return ``|x|``."""
+        return row_lengths(X)
+
+    def start(self, C: Array) -> Array:
+        """Return the polar factor of the centres, if they are kept orthogonal."""
+        return polar_factor(C) if self.orthogonal else C
+
+    def _renewed(self, M: Array, C: Array, mass: Array, counts: Array) -> tuple[Array, Array]:
+        """Return the unit sums, or under the constraint their polar factor."""
+        if not self.orthogonal:
+            return super()._renewed(M, C, mass, counts)
+        lengths = row_lengths(M)
+        return polar_factor(namespace_of(M).where((lengths > 0)[:, None], M, C)), lengths
+
+
+EUCLIDEAN, GAIN_SHAPE, DIRECTION, AXIS = Euclidean(), GainShape(), Direction(), Axis()
+RULES: tuple[Rule, ...] = (EUCLIDEAN, GAIN_SHAPE, DIRECTION, AXIS)
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy")
+def gain_and_share(score, inverse_length, code):  # type: ignore[no-untyped-def]
+    """Return `gains` and `shares` of one row for compiled code.
+
+    Numba keeps compiled code as long as the file of the calling function does not change. After an edit
+    here, touch the files in ``ops/cpu`` that call it, or clear ``__pycache__``.
+    """
+    if code == 0:
+        return 2 * score, score - score + 1  # one, of the type of the score
+    if code == 1:
+        return score * score, score
+    if code == 2:
+        return score * inverse_length, inverse_length
+    return abs(score), score - score + (score > 0) - (score < 0)
+
+
+def center_counts(centers: Centers) -> Array:
+    """Return the weight that each free centre received, that of both its signs together."""
+    n_centers, counts = centers.C.shape[0], centers.counts
+    return counts if counts.shape[0] == n_centers else counts[:n_centers] + counts[n_centers:]

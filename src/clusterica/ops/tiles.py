@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from clusterica.arrays._namespace import Array, is_host_array
+from clusterica.arrays import Array, is_host_array
 
 Sums = TypeVar("Sums", bound=NamedTuple)
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from clusterica.arrays import namespace_of
-from clusterica.arrays._namespace import Array
+from clusterica.arrays import Array, namespace_of
 
 
 class Whitening(NamedTuple):
@@ -70,9 +69,16 @@ def whiten_by_spectrum(
     return Whitening((V * down).T, V * up)
 
 
-def whiten_by_cholesky(covariance: Array, *, eps: float) -> Whitening:
-    """Return the whitening by the inverse of the Cholesky factor."""
+def whiten_by_cholesky(
+    covariance: Array, *, eps: float, n_components: int | None = None
+) -> Whitening:
+    """Return the whitening by the first rows of the inverse of the Cholesky factor.
+
+    The factor is triangular, so that they depend on the first features only. The way back predicts all
+    features from those by least squares.
+    """
     xp = namespace_of(covariance)
     identity = xp.eye(covariance.shape[0], dtype=covariance.dtype, device=covariance.device)
     L = xp.linalg.cholesky(covariance + eps * identity)
-    return Whitening(xp.tril(xp.linalg.solve(L, identity)), L)
+    T = xp.tril(xp.linalg.solve(L, identity))
+    return Whitening(T[:n_components, :], L[:, :n_components])

@@ -1,4 +1,4 @@
-"""Loops that turn sums over rows into the next parameters, with progress, early stopping and hooks."""
+"""Loops that turn sums over rows into the next parameters, with progress and early stopping."""
 
 from clusterica.optim._adam import Averages, adam, no_averages
 from clusterica.optim._lbfgs import LBFGS, Evaluation

@@ -6,11 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-_DECAY, _DECAY_OF_SQUARES = 0.9, 0.999
-
 
 class Averages(NamedTuple):
-    """Number of steps so far, and the running means of the gradient and of its square."""
+    """Number of steps, and the running means of the gradient and of its square."""
 
     n_steps: int
     gradient: np.ndarray
@@ -22,18 +20,21 @@ def no_averages(params: np.ndarray) -> Averages:
     return Averages(0, np.zeros_like(params), np.zeros_like(params))
 
 
-def adam(old: Averages, gradient: np.ndarray) -> tuple[Averages, np.ndarray]:
-    """Return the averages with one more gradient, and the step to take, of size one in each number or less.
+def adam(
+    old: Averages, gradient: np.ndarray, *, decay: float = 0.9, decay_of_squares: float = 0.999
+) -> tuple[Averages, np.ndarray]:
+    """Return the averages updated by a gradient, and the step; each entry of it is about one or smaller.
 
-    Both means begin at zero, and are divided by the weight that they have gathered so far.
+    Both means start at zero; dividing by ``1 - decay**n`` removes that bias. The default decays are those of
+    Kingma & Ba (2015).
     """
     n = old.n_steps + 1
     new = Averages(
         n,
-        _DECAY * old.gradient + (1 - _DECAY) * gradient,
-        _DECAY_OF_SQUARES * old.square + (1 - _DECAY_OF_SQUARES) * gradient**2,
+        decay * old.gradient + (1 - decay) * gradient,
+        decay_of_squares * old.square + (1 - decay_of_squares) * gradient**2,
     )
-    mean = new.gradient / (1 - _DECAY**n)
-    spread = np.sqrt(new.square / (1 - _DECAY_OF_SQUARES**n))
-    # A number whose gradient was always zero stays where it is.
+    mean = new.gradient / (1 - decay**n)
+    spread = np.sqrt(new.square / (1 - decay_of_squares**n))
+    # A parameter whose gradient was always zero does not move.
     return new, -mean / (spread + np.finfo(float).tiny)

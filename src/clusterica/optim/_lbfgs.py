@@ -1,34 +1,38 @@
 """L-BFGS over gradients that are summed by row blocks: ``p <- p - α H g``, H from the last few moves.
 
-Parameters may live on a curved space: the caller says how a move is made (`retract`), and what stands
-in for the inverse second derivative before any move is known (`precondition`).
+Parameters may lie on a manifold: the caller passes how to make a move (`retract`) and an estimate of the
+inverse Hessian (`precondition`), which is used until there are moves to learn from.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from clusterica.arrays import namespace_of
-from clusterica.arrays._namespace import Array
+from clusterica.arrays import Array, namespace_of
 from clusterica.optim._loop import Step
 from clusterica.optim._two_loops import two_loops
 
-_SUFFICIENT = 1e-4  # share of the promised decrease that a move must keep (Armijo)
-_MOST_TRIALS = 12
-_BLIND = (
-    0.1  # longest move where nothing tells how far to go, in units of the size of the parameters
-)
-_COARSE = 8  # by which such a move is shortened, and may grow
+_SUFFICIENT = 1e-4  # Armijo's constant, with the usual value (Nocedal & Wright, section 3.1)
 _TINY = np.finfo(float).tiny
-_NOISE = 1e-9  # rise of the objective, relative to its size, that is put down to rounding
+# Relative rise of the objective that counts as rounding: far above that of float64 sums, far below the
+# default tol of the learners (1e-7 and more).
+_NOISE = 1e-9
+# The first move has no curvature to scale it: at most a tenth of the norm of the parameters, with a factor
+# of 8 between trials, so that few trials cover many orders of magnitude.
+_FIRST_MOVE, _FIRST_FACTOR = 0.1, 8
+
+
+Moves = tuple[tuple[Array, Array, float], ...]  # s, y and 1 / sᵀy of each move, oldest first
 
 
 class Evaluation(NamedTuple):
-    """The objective at some parameters, its gradient, and whatever the preconditioner needs."""
+    """The objective at some parameters, its gradient, and data for the preconditioner."""
 
     objective: float
     gradient: Array
@@ -36,19 +40,15 @@ class Evaluation(NamedTuple):
 
 
 class Position(NamedTuple):
-    """Where L-BFGS stands: parameters, what they evaluate to, and its last moves (s, y, 1 / sᵀy)."""
+    """State of L-BFGS: the parameters, their evaluation, and the last moves (s, y, 1 / sᵀy)."""
 
     params: Any
     evaluation: Evaluation
-    moves: tuple[tuple[Array, Array, float], ...] = ()
+    moves: Moves = ()
     share: float = 1.0
-    """How much of the last direction was gone."""
+    """Step length that the last line search accepted."""
     length: float = np.inf
     """Length of the last move."""
-
-
-def _added(params: Array, move: Array) -> Array:
-    return params + move
 
 
 def _dot(a: Array, b: Array) -> float:
@@ -60,7 +60,7 @@ def _squared_length(a: Array) -> float:
 
 
 def _length(a: Array) -> float:
-    """Return the length of an array, whose square may be larger or smaller than any number."""
+    """Return the norm of an array without overflow or underflow of its square."""
     largest = float(namespace_of(a).max(abs(a)))
     return largest * _squared_length(a / largest) ** 0.5 if 0 < largest < np.inf else largest
 
@@ -72,33 +72,33 @@ class LBFGS:
     Parameters
     ----------
     evaluate : callable
-        From parameters to an :class:`Evaluation`: one walk over the rows. Where it raises OverflowError a
+        From parameters to an :class:`Evaluation`: one walk over the rows. An OverflowError means that the
         move was too long.
     retract : callable, default: addition
         ``retract(params, move)`` returns the parameters after a move.
     precondition : callable, optional
-        ``precondition(gradient, extra)`` applies a symmetric positive estimate of the inverse second
-        derivative at the point where ``extra`` was evaluated. Without it that is a multiple of the
-        identity, as large as the last move tells; the first move is down the gradient, a tenth of the
-        size of the parameters or an eighth of that, and so on.
+        ``precondition(gradient, extra)`` applies a positive definite estimate of the inverse Hessian
+        at the point where ``extra`` was evaluated. The default is a multiple of the identity, scaled by
+        the last move; the first move then follows the gradient, with a length of a tenth of the norm of
+        the parameters, an eighth of that, and so on.
     size : callable, default: the squared length of the parameters
-        What the squared length of a move is compared with, to tell convergence.
+        The squared length of a move is compared with it to detect convergence.
     memory : int, default=8
-        How many moves are remembered. With 0 every step is the preconditioner's, and the search along it
-        begins at twice the share that the last one took, or all of it.
+        Number of moves to keep. With 0 every step is that of the preconditioner, and the line search starts
+        at twice the last step length, at most 1.
     longest : float, default=inf
-        Longest move of a row of the parameters, a matrix, in one step; a longer one shortens all moves.
+        Largest norm of a row of a move, for parameters that are a matrix; longer moves are scaled down.
     """
 
     evaluate: Callable[[Any], Evaluation]
-    retract: Callable[[Any, Array], Any] = _added
+    retract: Callable[[Any, Array], Any] = operator.add
     precondition: Callable[[Array, Any], Array] | None = None
     size: Callable[[Any], float] = _squared_length
     memory: int = 8
     longest: float = np.inf
 
     def start(self, params: Any) -> Position:
-        """Return the position to begin with; costs one evaluation."""
+        """Return the first position; costs one evaluation."""
         found = self.evaluate(params)
         xp = namespace_of(found.gradient)
         if not (np.isfinite(found.objective) and bool(xp.all(xp.isfinite(found.gradient)))):
@@ -109,54 +109,53 @@ class LBFGS:
         return Position(params, found)
 
     def step(self, old: Position) -> Step:
-        """Move along the L-BFGS direction as far as the objective falls enough."""
+        """Make one move along the L-BFGS direction, with a line search."""
         here, blind = old.evaluation, self.precondition is None and not old.moves
         new = self._from_gradient(old) if blind else self._from_memory(old)
         if new is None and old.moves:
-            # What is remembered misleads: begin anew from the gradient.
+            # The moves in memory give no descent direction: restart from the gradient.
             old = old._replace(moves=())
             new = self._from_gradient(old)
         if new is None:
-            return Step(old, here.objective, 0.0)  # nothing lowers it any more
+            return Step(old, here.objective, 0.0)  # no move lowers the objective
         params, there, move, share = new
         moves = old.moves
         bend = there.gradient - here.gradient
         product = _dot(move, bend)
         if product > 0 and self.memory > 0:
             moves = (*moves, (move, bend, 1 / product))[-self.memory :]
-        # The length of a first move is arbitrary, so that a short one does not tell that this is the end.
+        # The length of a first move is arbitrary: a short one does not mean convergence.
         squared = _squared_length(move)
         change = np.inf if blind else squared / max(self.size(params), _TINY)
         return Step(Position(params, there, moves, share, squared**0.5), there.objective, change)
 
     def _from_memory(self, old: Position) -> tuple[Any, Evaluation, Array, float] | None:
-        """Search along the direction of L-BFGS, if it leads down."""
-        move = -self._inverse_hessian(old.evaluation, old.moves)
+        """Search along the L-BFGS direction, if it is a descent direction."""
+        move = -two_loops(old.evaluation.gradient, old.moves, partial(self._first_guess, old), _dot)
         share = 1.0 if self.memory > 0 else min(1.0, 2 * old.share)
         if not _slope(old.evaluation, move) < 0:
             return None
         return self._search(old.params, old.evaluation, move, share)
 
     def _from_gradient(self, old: Position) -> tuple[Any, Evaluation, Array, float] | None:
-        """Search down the gradient, or what the preconditioner makes of it, without any memory."""
+        """Search along the negative gradient, preconditioned if possible, without memory."""
         if self.precondition is not None:
             return self._from_memory(old)
         gradient = old.evaluation.gradient
         steepness = _length(gradient)
         if not 0 < steepness < np.inf:
             return None
-        longest = min(_BLIND * (self.size(old.params) ** 0.5 or 1.0), _COARSE * old.length)
+        longest = min(
+            _FIRST_MOVE * (self.size(old.params) ** 0.5 or 1.0), _FIRST_FACTOR * old.length
+        )
         move = -(gradient / steepness) * longest
-        return self._search(old.params, old.evaluation, move, shorten=_COARSE)
+        return self._search(old.params, old.evaluation, move, shorten=_FIRST_FACTOR)
 
-    def _inverse_hessian(self, here: Evaluation, moves: tuple) -> Array:
-        """Apply the inverse second derivative to the gradient, by the two-loop recursion."""
-        return two_loops(here.gradient, moves, lambda q, _: self._first_guess(q, here, moves), _dot)
-
-    def _first_guess(self, q: Array, here: Evaluation, moves: tuple) -> Array:
+    def _first_guess(self, old: Position, q: Array, shares: list[Any]) -> Array:
+        """Apply the estimate of the inverse Hessian that the two-loop recursion starts from."""
         if self.precondition is not None:
-            return self.precondition(q, here.extra)
-        _, y, scale = moves[-1]
+            return self.precondition(q, old.evaluation.extra)
+        _, y, scale = old.moves[-1]
         bend = _length(y)
         return (q / bend) / (scale * bend)
 
@@ -168,28 +167,24 @@ class LBFGS:
         share: float = 1.0,
         shorten: float = 2,
     ) -> tuple[Any, Evaluation, Array, float] | None:
-        """Shorten the move until the objective falls enough; None if it never does."""
+        """Shorten the move until the objective falls enough; return None if it never does."""
         if self.longest < np.inf:
             xp = namespace_of(move)
             length = float(xp.max(xp.sum(move * move, axis=-1))) ** 0.5
             move = move * min(1.0, self.longest / max(length, _TINY))
         slope = _slope(here, move)
         noise = _NOISE * abs(here.objective)
-        for _ in range(_MOST_TRIALS):
+        for _ in range(12):  # halved so often, a move is below 0.1 % of the first trial
             trial = self.retract(params, share * move)
-            there = self._evaluated(trial)
+            try:
+                there = self.evaluate(trial)
+            except OverflowError:  # too far away to have a value
+                there = Evaluation(np.inf, trial)
             # Written so that a NaN fails.
             if there.objective <= here.objective + _SUFFICIENT * share * slope + noise:
                 return trial, there, share * move, share
             share /= shorten
         return None
-
-    def _evaluated(self, trial: Any) -> Evaluation:
-        """Evaluate a trial, which may be too far out to have a value."""
-        try:
-            return self.evaluate(trial)
-        except OverflowError:
-            return Evaluation(np.inf, trial)
 
 
 def _slope(here: Evaluation, move: Array) -> float:

@@ -1,8 +1,9 @@
-"""The loop: parameters -> one step over all rows -> parameters, until both they and the objective rest."""
+"""The loop: parameters -> one step over all rows -> parameters, until they and the objective converge."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from sklearn.exceptions import ConvergenceWarning
@@ -12,9 +13,9 @@ from clusterica.optim._progress import Progress
 
 
 class Step(NamedTuple):
-    """What one step gives: the next parameters, an objective, how far it moved.
+    """The result of one step: the next parameters, an objective, and how far it moved.
 
-    The objective is that of the old parameters, or of the new ones where the step knows it anyway.
+    The objective is that of the old parameters, or of the new ones if the step has computed it.
     ``change`` is the squared length of the move relative to that of the parameters.
     """
 
@@ -24,7 +25,7 @@ class Step(NamedTuple):
 
 
 class LoopState(NamedTuple):
-    """Where a loop stands after ``n_iter`` steps; a loop can start again from it."""
+    """State of a loop after ``n_iter`` steps; a loop can resume from it."""
 
     n_iter: int
     params: Any
@@ -33,7 +34,7 @@ class LoopState(NamedTuple):
 
 
 class LoopResult(NamedTuple):
-    """Where a loop ended, and why: converged, or stopped by a callback, or neither (max_iter)."""
+    """The end of a loop, and why it ended: converged, stopped by a callback, or neither (max_iter)."""
 
     params: Any
     history: tuple[float, ...]
@@ -67,18 +68,18 @@ def iterate(
     step : callable
         Takes the parameters, returns a :class:`Step`.
     start : LoopState
-        Parameters to begin with; one with ``n_iter > 0`` continues an earlier loop.
+        Initial parameters; ``n_iter > 0`` resumes an earlier loop.
     max_iter : int
-        Maximum number of iterations, those before the start counted in.
+        Maximum number of iterations, including those of a resumed loop.
     tol : float
         The loop has converged when the relative change of the objective and that of the parameters
         are both at most tol, or when a step changes nothing.
     progress : Progress, optional
-        Task of this loop; every step is reported as one part of it, and may ask to stop.
+        Task of this loop; every iteration is reported to it, and a callback may stop the loop.
     fitted : callable, optional
-        From the parameters to fitted attributes, for callbacks that want an estimator to evaluate.
+        From the parameters to fitted attributes, for callbacks that need a fitted estimator.
     hook : callable, optional
-        Called with the LoopState after every step: the place where checkpoints are written.
+        Called with the LoopState after every step, for checkpoints.
     """
     params, history, n_iter = start.params, list(start.history), start.n_iter
     converged, stopped = start.converged, False
@@ -87,19 +88,15 @@ def iterate(
         result = step(params)
         params, n_iter = result.params, n_iter + 1
         history.append(result.objective)
-        converged = result.change == 0 or (result.change <= tol and _rests(history, tol))
+        converged = result.change == 0 or (result.change <= tol and _is_flat(history, tol))
         if hook is not None:
             hook(LoopState(n_iter, params, tuple(history), converged))
         if task is not None:
-            attributes = None if fitted is None else _later(fitted, params)
-            stopped = task.end(attributes)
+            # A partial, not a lambda: it keeps the parameters of this iteration.
+            stopped = task.end(None if fitted is None else partial(fitted, params))
     return LoopResult(params, tuple(history), n_iter, converged, stopped)
 
 
-def _rests(history: list[float], tol: float) -> bool:
+def _is_flat(history: list[float], tol: float) -> bool:
     """Whether the objective changed by at most tol of its size in the last step."""
     return len(history) > 1 and abs(history[-1] - history[-2]) <= tol * abs(history[-1])
-
-
-def _later(fitted: Callable[[Any], dict[str, Any]], params: Any) -> Callable[[], dict[str, Any]]:
-    return lambda: fitted(params)

@@ -1,7 +1,7 @@
 """L-BFGS for many convex functions at once, ``p_k <- p_k - α_k H_k g_k``, from one walk over the rows a step.
 
-Row k of the parameters belongs to function k, which has moves and step lengths of its own: a step that is
-too long for one function does not hold up the others. A step is one evaluation, whatever happens.
+Row k of the parameters belongs to function k, which has its own moves and step lengths: a step that is too
+long for one function does not slow down the others. Every step costs one evaluation.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from clusterica.arrays import namespace_of
-from clusterica.arrays._namespace import Array
+from clusterica.arrays import Array, namespace_of
 from clusterica.optim._loop import Step
 from clusterica.optim._two_loops import two_loops
 
-_SUFFICIENT = 1e-4  # share of the promised decrease that a move must keep (Armijo)
-_MISSES_TO_RESTART = 5  # rejected moves in a row after which the memory is dropped
-_MISSES_TO_END = 10  # ... and after which nothing lowers the function any more
+_SUFFICIENT = 1e-4  # Armijo's constant, with the usual value (Nocedal & Wright, section 3.1)
+# Each rejected trial shortens the step to 0.7 or less. After 5 in a row the direction must be bad, and the
+# memory is cleared; after 10 no step lowers the function any more, and it counts as solved.
+_MISSES_TO_RESTART, _MISSES_TO_END = 5, 10
 
 
 class Values(NamedTuple):
@@ -40,10 +40,10 @@ class Move(NamedTuple):
 
 
 class Positions(NamedTuple):
-    """Where the functions stand.
+    """State of all functions.
 
     ``inverse_gradient`` is ``M⁻¹ g``; ``direction`` and ``length`` are the next trial; ``gap`` is the
-    decrease still promised, ``gᵀ H g / 2``, relative to the objective; ``misses`` counts trials
+    expected remaining decrease, ``gᵀ H g / 2``, relative to the objective; ``misses`` counts trials
     rejected in a row.
     """
 
@@ -69,16 +69,16 @@ class ManyLBFGS:
     evaluate : callable
         From parameters, shape (n_functions, n_params), to :class:`Values`: one walk over the rows.
     precondition : callable
-        ``G -> M⁻¹ G`` row by row, M near the second derivative, symmetric and positive.
+        ``G -> M⁻¹ G`` row by row, M symmetric positive definite and close to the Hessian.
     tol : float
-        A function is done when the decrease that is left to it is at most tol of its objective.
+        A function has converged when its expected remaining decrease is at most tol of its objective.
     noise : float, default=1e-13
-        Rise of an objective, relative to its size, that is put down to rounding; there the slopes
-        decide whether a move is kept.
+        Relative rise of an objective that may be rounding; below it the slopes decide whether a move
+        is accepted.
     memory : int, default=6
-        How many moves are remembered.
+        Number of moves to keep.
     floor : float, default=0.0
-        What is left to a function is told relative to its objective, or to this where that is smaller.
+        Smallest objective that the remaining decrease is compared with.
     """
 
     evaluate: Callable[[Array], Values]
@@ -89,7 +89,7 @@ class ManyLBFGS:
     floor: float = 0.0
 
     def start(self, params: Array) -> Positions:
-        """Return the position to begin with; costs one evaluation."""
+        """Return the first positions; costs one evaluation."""
         values = self.evaluate(params)
         ones = values.objective * 0 + 1
         inverse = self.precondition(values.gradient)
@@ -97,11 +97,11 @@ class ManyLBFGS:
         return self._aimed(here, ones > 0)
 
     def done(self, here: Positions) -> Array:
-        """Return which functions have come to rest, whether at their minimum or at the last digit."""
+        """Return which functions have converged, by their gap or because rounding stops them."""
         return (here.gap <= self.tol) | (here.misses >= _MISSES_TO_END)
 
     def step(self, old: Positions) -> Step:
-        """Try the next move of every function; keep those that lower it enough, shorten the others."""
+        """Try the next move of every function; accept those that lower it enough, shorten the others."""
         xp = namespace_of(old.params)
         trial = old.params + old.length[:, None] * old.direction
         there = self.evaluate(trial)
@@ -122,7 +122,7 @@ class ManyLBFGS:
         return Step(new, float(xp.sum(new.values.objective)), float(xp.max(left)))
 
     def _moved(self, old: Positions, trial: Array, there: Values, kept: Array) -> Positions:
-        """Take over the trial of the functions that keep it, and remember the move."""
+        """Move the functions whose trial was accepted, and store the move."""
         xp = namespace_of(trial)
         column = kept[:, None]
         params = xp.where(column, trial, old.params)
@@ -146,16 +146,16 @@ class ManyLBFGS:
         )
 
     def _aimed(self, here: Positions, which: Array) -> Positions:
-        """Set the direction of some functions by the two-loop recursion, and what it promises."""
+        """Set the direction of some functions by the two-loop recursion, and their gap."""
         xp = namespace_of(here.params)
         direction = -_inverse_hessian(here)
         promised = -_dots(direction, here.values.gradient)
         by_metric = _dots(here.inverse_gradient, here.values.gradient)
-        # Rounding may turn a direction uphill when all is nearly done.
+        # Close to the minimum rounding may turn a direction uphill.
         direction = xp.where((promised > 0)[:, None], direction, -here.inverse_gradient)
         gap = xp.where(promised > by_metric, promised, by_metric) / 2
         size = xp.clip(here.values.objective, min=self.floor)
-        # An objective of zero is a minimum where nothing is left to gain.
+        # An objective of zero cannot be divided by; its gap stays absolute.
         gap = xp.where(gap > 0, gap / xp.where(size > 0, size, 1.0), 0.0)
         return here._replace(
             direction=xp.where(which[:, None], direction, here.direction),
@@ -163,7 +163,7 @@ class ManyLBFGS:
         )
 
     def _restarted(self, here: Positions, which: Array) -> Positions:
-        """Drop what some functions remember: it misleads them."""
+        """Clear the memory of some functions, whose directions were bad."""
         xp = namespace_of(here.params)
         if not bool(xp.any(which)):
             return here
@@ -177,10 +177,10 @@ class ManyLBFGS:
 
 
 def _accepted(old: Positions, there: Values, slope: Array, end_slope: Array, noise: float) -> Array:
-    """Whether the trials fall enough; near the minimum, where values round, by their slopes."""
+    """Whether trials lower the objective enough; near the minimum, where values round, by the slopes."""
     fall = there.objective - old.values.objective
     enough = fall <= _SUFFICIENT * old.length * slope
-    # On a parabola this says the same as the line before (Hager and Zhang, 2005).
+    # On a parabola this is equivalent to the condition above (Hager & Zhang, 2005).
     level = (fall <= noise * abs(old.values.objective)) & (
         end_slope <= (2 * _SUFFICIENT - 1) * slope
     )
@@ -188,19 +188,19 @@ def _accepted(old: Positions, there: Values, slope: Array, end_slope: Array, noi
 
 
 def _shortened(length: Array, slope: Array, end_slope: Array) -> Array:
-    """Return where to look next on the way of a rejected trial, given the slopes at both ends of it.
+    """Return the next step length after a rejected trial, given the slopes at both ends of it.
 
-    The slope of a convex function rises: the zero of its chord is a good guess.
+    The slope of a convex function rises, so the zero of its secant is a good guess.
     """
     xp = namespace_of(length)
     rises = end_slope > slope
     chord = length * slope / xp.where(rises, slope - end_slope, -1.0)
     chord = xp.clip(chord, min=1e-3 * length, max=0.7 * length)
-    return xp.where(rises, chord, 0.1 * length)  # without slopes, as at a NaN, well back
+    return xp.where(rises, chord, 0.1 * length)  # no usable slope, as after a NaN: a tenth
 
 
 def _inverse_hessian(here: Positions) -> Array:
-    """Apply the inverse second derivative to the gradients, by the two-loop recursion."""
+    """Apply the inverse Hessians to the gradients, by the two-loop recursion."""
 
     def guess(q: Array, shares: list[Array]) -> Array:
         r = here.inverse_gradient

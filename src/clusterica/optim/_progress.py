@@ -27,15 +27,15 @@ class Progress:
         context.call_on_fit_task_begin(estimator=estimator, **self._data)
 
     def subtask(self, name: str, n_subtasks: int = 0) -> Progress:
-        """Begin a part of this task, which has at most n_subtasks parts of its own."""
+        """Begin a subtask, which has at most n_subtasks subtasks itself."""
         context = self._context.subcontext(task_name=name, max_subtasks=n_subtasks)
         return Progress(self._estimator, context, **self._data)
 
     @contextmanager
     def lend_to(self, estimator: Any, name: str) -> Iterator[None]:
-        """Let the fit of another estimator inside the ``with`` block be a part of this task.
+        """Report the fit of another estimator inside the ``with`` block as a subtask.
 
-        Callbacks that are meant for the parts of a model, such as scikit-learn's ProgressBar, watch it too.
+        Callbacks that follow inner estimators, such as scikit-learn's ProgressBar, see it too.
         """
         if not hasattr(estimator, "set_callbacks"):
             task = self.subtask(name)
@@ -47,17 +47,18 @@ class Progress:
             yield
 
     def end(self, fitted: Callable[[], dict[str, Any]] | None = None) -> bool:
-        """End this task and return whether a callback asks to stop.
+        """End this task and return whether a callback requests to stop.
 
-        ``fitted`` gives the attributes that make a copy of the estimator ready to predict; it is
-        called only if a callback wants such a copy.
+        ``fitted`` returns the attributes that make a copy of the estimator ready to predict; it is called
+        only if a callback needs such a copy.
         """
-        return self._context.call_on_fit_task_end(
+        stop: bool = self._context.call_on_fit_task_end(
             estimator=self._estimator, reconstruction_attributes=fitted, **self._data
         )
+        return stop
 
 
 def fit_progress(estimator: Any, n_subtasks: int, *, X: Any = None, y: Any = None) -> Progress:
-    """Begin the progress of a fit on X and y that has at most n_subtasks parts."""
+    """Begin the progress of a fit on X and y that has at most n_subtasks subtasks."""
     context = estimator._init_callback_context(max_subtasks=n_subtasks)
     return Progress(estimator, context, X=X, y=y)

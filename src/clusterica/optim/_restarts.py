@@ -24,15 +24,15 @@ def best_of(
     Parameters
     ----------
     run : callable
-        Takes the task of this start and returns a result.
+        Takes the progress task of a start and returns a result.
     n_init : int
-        Number of starts. A callback may ask to stop after any of them.
+        Number of starts. A callback may stop after any of them.
     objective : callable
         From a result to the number that is maximised.
     n_subtasks : int
-        Most parts of a start, for the progress bar.
+        Maximum number of subtasks of a start, for the progress bar.
     progress : Progress
-        Task whose parts are the starts.
+        Task of the fit; every start is a subtask of it.
     """
     best, most = None, -math.inf
     for _ in range(n_init):

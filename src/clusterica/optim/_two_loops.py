@@ -1,17 +1,17 @@
-"""The inverse second derivative that past moves tell of, applied to a gradient: the two loops of L-BFGS."""
+"""The two-loop recursion of L-BFGS: an estimate of the inverse Hessian, applied to a gradient."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from clusterica.arrays._namespace import Array
+from clusterica.arrays import Array
 
 
 def two_loops(
     gradient: Array,
     moves: Sequence[tuple[Array, Array, Any]],
-    guess: Callable[[Array, list], Array],
+    guess: Callable[[Array, list[Any]], Array],
     dot: Callable[[Array, Array], Any],
 ) -> Array:
     """Return ``H g``, H from moves s with changes y of the gradient (Nocedal and Wright, algorithm 7.4).
@@ -21,7 +21,7 @@ def two_loops(
     gradient : array
         The gradient g, of one function or of many.
     moves : sequence of (s, y, 1 / sᵀy)
-        The moves, oldest first; the last number is 0 for a move that is not to count.
+        The moves, oldest first; the last number is 0 for a move to ignore.
     guess : callable
         ``guess(q, shares)`` applies a first estimate of H to ``q = g - sum of shares y``; the shares are
         those of the moves, newest first.

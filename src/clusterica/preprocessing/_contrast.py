@@ -11,9 +11,17 @@ import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from clusterica.arrays import Rows, check_rows, map_rows, to_host
-from clusterica.arrays._namespace import Array
-from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
+from clusterica.arrays import (
+    Array,
+    FloatOutputMixin,
+    Interval,
+    Rows,
+    StrOptions,
+    check_rows,
+    fit_context,
+    map_rows,
+    to_host,
+)
 from clusterica.ops.normalize import extremes, normalize_contrast
 
 _PIXEL_EPS, _PIXEL_RANGE = 10.0, 255.0
@@ -21,7 +29,7 @@ _NOMINAL_RANGES = (1.0, 255.0, 65535.0)
 _SMALL_SPREAD = 0.2
 
 
-class ContrastNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+class ContrastNormalizer(FloatOutputMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     r"""Give every row zero mean and about unit variance.
 
     Each row becomes :math:`(x - \mathrm{mean}(x)) / \sqrt{\mathrm{var}(x) + \epsilon}`, section 2.1 of
@@ -57,7 +65,7 @@ class ContrastNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
            [ 0.,  0.]])
     """
 
-    _parameter_constraints: ClassVar[dict] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         "eps": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
     }
 
@@ -117,11 +125,6 @@ class ContrastNormalizer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 UserWarning,
                 stacklevel=4,
             )
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
 
 
 def _range(rows: Rows) -> float:

@@ -9,21 +9,23 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted
 
 from clusterica.arrays import (
+    Array,
+    FloatOutputMixin,
+    Interval,
     Rows,
+    StrOptions,
     as_generator,
-    check_model_device,
+    check_fitted_rows,
     check_rows,
+    fit_context,
     get_config,
     map_reduce,
     map_rows,
     to_host,
-    worker_pool,
 )
-from clusterica.arrays._namespace import Array
-from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
+from clusterica.kernels import KERNEL_NAMES, Kernel, make_kernel
 from clusterica.ops.kernel_pca import (
     Landmarks,
     feature_moments,
@@ -31,18 +33,13 @@ from clusterica.ops.kernel_pca import (
     landmark_root,
     landmark_values,
 )
-from clusterica.ops.kernels import KERNEL_NAMES, Kernel
+from clusterica.ops.kernels import scale_rows
 from clusterica.ops.whiten import spectrum, whiten_by_spectrum
-from clusterica.preprocessing._kernel_rows import (
-    check_directions,
-    draw_rows,
-    kernel_for,
-)
-
-_FEWEST_LANDMARKS = 1000
 
 
-class KernelWhitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class KernelWhitener(
+    FloatOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+):
     r"""Whiten rows in the space that a kernel maps them to, by kernel PCA over landmarks.
 
     A kernel is a product :math:`k(x, y) = \phi(x)^\top \phi(y)` in a space of many dimensions. Some rows,
@@ -58,14 +55,15 @@ class KernelWhitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         "rbf" (:math:`e^{-\gamma \|x - y\|^2}`), "polynomial" (:math:`(1 + x^\top y)^3`), "inverse-distance"
         (:math:`1 / (1 + \|x - y\|)`), "inverse-square-distance" (:math:`1 / (1 + \|x - y\|^2)`),
         "histogram-intersection" (:math:`\sum_i \min(e^{x_i}, e^{y_i})`), or an object that
-        :func:`~clusterica.ica.check_kernel` accepts. Named ones without :math:`k(x, x) = 1` are normalised.
+        :func:`~clusterica.kernels.check_kernel` accepts. Named ones without :math:`k(x, x) = 1` are
+        normalised.
     gamma : float or "median", default="median"
         The :math:`\gamma` of "rbf"; "median" is one over the median squared distance of random pairs of rows.
     n_landmarks : int or None, default=None
         Number of landmarks, drawn at random from the rows; at least n_components. None is 1000, or twice
         n_components if that is more, or all rows if there are less. With all rows it is exact kernel PCA.
     normalize : bool, default=True
-        Whether to scale rows to unit length first. fit then refuses rows of zeros; transform lets them be.
+        Whether to scale rows to unit length first. Rows of zeros stay zero.
     random_state : int, RandomState, Generator or None, default=None
         Seed of the landmarks and of the pairs, the same on every device.
 
@@ -94,6 +92,7 @@ class KernelWhitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     See Also
     --------
     clusterica.ica.KernelICA : Looks for independent components of these.
+    clusterica.rica.RICA : In a pipeline after this, kernel RICA with whitening.
     clusterica.preprocessing.Whitener : Whitening of the rows themselves.
 
     Notes
@@ -117,7 +116,7 @@ class KernelWhitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     True
     """
 
-    _parameter_constraints: ClassVar[dict] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
         "kernel": [StrOptions(set(KERNEL_NAMES)), callable],
         "gamma": [Interval(Real, 0, None, closed="neither"), StrOptions({"median"})],
@@ -160,13 +159,11 @@ class KernelWhitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         rows = check_rows(self, X, reset=True, min_rows=2)
         n = self._count_landmarks(rows)
         rng = as_generator(self.random_state)
-        with worker_pool():
-            if self.normalize:
-                check_directions(rows)
-            # In float64, so that the square root of the inverse keeps what it can.
-            L = draw_rows(rows, n, rng, normalize=self.normalize).astype(np.float64)
-            self.kernel_ = kernel_for(self.kernel, self.gamma, L, rng)
-            self._learn(rows, L, landmark_root(self.kernel_, L, rows.dtype))
+        drawn = rows.take(np.sort(rng.choice(rows.n_rows, size=n, replace=False)))
+        # In float64, so that the square root of the inverse keeps what it can.
+        L = scale_rows(drawn, normalize=self.normalize).astype(np.float64)
+        self.kernel_ = make_kernel(self.kernel, gamma=self.gamma, rows=L, rng=rng)
+        self._learn(rows, L, landmark_root(self.kernel_, L, rows.dtype))
         return self
 
     def transform(self, X: Any) -> Array:
@@ -182,9 +179,7 @@ class KernelWhitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         Z : array of shape (n_samples, n_components_)
             In the library and on the device of X.
         """
-        check_is_fitted(self, "whitening_")
-        rows = check_rows(self, X, reset=False)
-        check_model_device(self, rows, self.whitening_)
+        rows = check_fitted_rows(self, X, "whitening_")
         return self._whiten(rows)
 
     def _whiten(self, rows: Rows) -> Array:
@@ -201,7 +196,8 @@ class KernelWhitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def _count_landmarks(self, rows: Rows) -> int:
         wanted = self.n_components or 1
-        n = self.n_landmarks or min(rows.n_rows, max(_FEWEST_LANDMARKS, 2 * wanted))
+        # 1000 landmarks take 48 MB, and a second or so for their eigenvalues.
+        n = self.n_landmarks or min(rows.n_rows, max(1000, 2 * wanted))
         if n > rows.n_rows:
             raise ValueError(
                 f"n_landmarks={n} must be at most the number of rows, n_samples={rows.n_rows}; lower it, or "
@@ -231,7 +227,7 @@ class KernelWhitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         row_bytes = _row_bytes(rows, len(L), 3 * len(L))
         total = map_reduce(self._bound(feature_moments), rows, *params, row_bytes=row_bytes)
         shift = to_host(total.first) / rows.n_rows
-        centre = rows.place(landmarks.root @ shift)
+        centre = rows.place.put(landmarks.root @ shift)
         covariance = total.second / rows.n_rows - centre[:, None] * centre[None, :]
         s = spectrum((covariance + covariance.T) / 2, noise=4 * landmarks.noise)
         n = self.n_components or max(1, s.rank)
@@ -255,11 +251,6 @@ class KernelWhitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def _bound(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         return partial(fn, kernel=self.kernel_, normalize=self.normalize)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
 
 
 def _row_bytes(rows: Rows, n_landmarks: int, n_out: int) -> int:

@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from clusterica.arrays import Rows, map_rows, to_host
-from clusterica.arrays._namespace import Array
+from clusterica.arrays import Array, Rows, map_rows, to_host
 
 
 def apply_map(fn: Callable[..., Array], rows: Rows, matrix: Array, mean: Array) -> Array:

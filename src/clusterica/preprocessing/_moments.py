@@ -12,4 +12,4 @@ def moments_about_mean(rows: Rows) -> Moments:
     """Return n, the mean, and the sums of products about it, in float64."""
     about = rows.glance(100).mean(axis=0, dtype=np.float64)  # near the mean is enough
     total = map_reduce(moments, rows, about, row_bytes=16 * rows.n_features)
-    return about_mean(total, rows.place(about))
+    return about_mean(total, rows.place.put(about))

@@ -7,19 +7,21 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted
 
 from clusterica.arrays import (
+    Array,
+    FloatOutputMixin,
+    Interval,
     Rows,
+    StrOptions,
+    check_fitted_rows,
     check_model_device,
-    check_output_rows,
     check_rows,
+    fit_context,
     get_config,
     namespace_of,
     to_host,
 )
-from clusterica.arrays._namespace import Array
-from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
 from clusterica.ops.linalg import combine, project
 from clusterica.ops.moments import Moments, merge
 from clusterica.ops.whiten import (
@@ -32,7 +34,7 @@ from clusterica.preprocessing._map import apply_map
 from clusterica.preprocessing._moments import moments_about_mean
 
 
-class Whitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class Whitener(FloatOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     r"""Remove the correlations between features and give all directions unit variance.
 
     Learns a matrix :math:`T` with :math:`T (\Sigma + \epsilon I) T^\top = I`, where :math:`\Sigma` is
@@ -51,8 +53,9 @@ class Whitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         percentage such as ``"1%"`` is that share of the mean eigenvalue, which fits data of any scale.
     n_components : int or None, default=None
         How many directions of largest variance to keep. None keeps all; with ``eps=0`` pca keeps as many
-        as the rank of the data. zca returns as many columns as there are features in any case. Not for
-        cholesky.
+        as the rank of the data. zca returns as many columns as there are features in any case. The
+        components of cholesky have no order of variance but that of the features: the first n_components
+        whiten the first n_components features, and no other feature counts.
 
     Attributes
     ----------
@@ -105,7 +108,7 @@ class Whitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     True
     """
 
-    _parameter_constraints: ClassVar[dict] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         "method": [StrOptions({"zca", "pca", "cholesky"})],
         "eps": [Interval(Real, 0, None, closed="left"), str],
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
@@ -161,8 +164,8 @@ class Whitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         total = moments_about_mean(rows)
         if not first:
             if hasattr(self, "mean_"):
-                check_model_device(self, rows, self.mean_)
-            total = merge(Moments(*(rows.place(m) for m in self._moments)), total)
+                check_model_device(self, rows.home, self.mean_)
+            total = merge(Moments(*(rows.place.put(m) for m in self._moments)), total)
         needs_rank = self.method == "cholesky" and float(str(self.eps).rstrip("%")) == 0
         if not (needs_rank and int(total.n) <= rows.n_features):  # too few rows so far for a factor
             self._learn(rows, total)
@@ -184,9 +187,7 @@ class Whitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         Y : array of shape (n_samples, n_components_)
             In the library and on the device of X.
         """
-        check_is_fitted(self, "whitening_")
-        rows = check_rows(self, X, reset=False)
-        check_model_device(self, rows, self.whitening_)
+        rows = check_fitted_rows(self, X, "whitening_")
         return self._whiten(rows)
 
     def _whiten(self, rows: Rows) -> Array:
@@ -205,9 +206,7 @@ class Whitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         -------
         X : array of shape (n_samples, n_features)
         """
-        check_is_fitted(self, "whitening_")
-        rows = check_output_rows(self, Y, self.n_components_)
-        check_model_device(self, rows, self.dewhitening_)
+        rows = check_fitted_rows(self, Y, "dewhitening_", is_output=True)
         return apply_map(combine, rows, self.dewhitening_, self.mean_)
 
     def _check_settings(self, rows: Rows) -> None:
@@ -218,10 +217,6 @@ class Whitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
                 f"whitening {d} features takes about {needed / 2**20:.0f} MiB, over the memory budget of "
                 f"{budget / 2**20:.0f} MiB; split the features into groups and whiten each, or raise the "
                 "budget with clusterica.config_context(memory=...)"
-            )
-        if self.n_components is not None and self.method == "cholesky":
-            raise ValueError(
-                "n_components can't be used with method='cholesky'; use 'zca' or 'pca'"
             )
         if self.n_components is not None and self.n_components > d:
             raise ValueError(f"n_components={self.n_components} must be at most n_features={d}")
@@ -237,7 +232,7 @@ class Whitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         matrices = self._whitening(covariance, s, float(eps))
 
         def export(values: Array) -> Array:
-            return rows.export(np.asarray(to_host(values), dtype=rows.dtype))
+            return rows.home.put(np.asarray(to_host(values), dtype=rows.dtype))
 
         self.whitening_, self.dewhitening_ = (
             export(matrices.whitening),
@@ -259,16 +254,11 @@ class Whitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
                     "raise eps, for instance to '1%', or use 'zca' or 'pca', which leave directions "
                     "without variance out"
                 )
-            return whiten_by_cholesky(covariance, eps=eps)
+            return whiten_by_cholesky(covariance, eps=eps, n_components=self.n_components)
         rotate_back = self.method == "zca"
         all_of_them = d if rotate_back or eps > 0 else max(1, s.rank)
         n = self.n_components or all_of_them
         return whiten_by_spectrum(s, eps=eps, n_components=n, rotate_back=rotate_back)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
 
 
 def _percentage(text: str) -> float:

@@ -1,4 +1,4 @@
-"""A standalone HTML page of text, tables and pictures."""
+"""A standalone HTML page of text, tables and figures."""
 
 from clusterica.report._page import Page, png_bytes
 

@@ -1,4 +1,4 @@
-"""A standalone HTML page: escaped text and tables, pictures inside the file as base64 PNG."""
+"""A standalone HTML page: escaped text and tables, with figures embedded as base64 PNG."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TEMPLATE = """\
 
 
 class Page:
-    """A page of text, tables and pictures in one file that needs no network.
+    """An HTML page of text, tables and figures in a single file.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class Page:
         self._parts: list[str] = []
 
     def add_heading(self, text: str) -> None:
-        """Begin a section.
+        """Start a section.
 
         Parameters
         ----------
@@ -77,14 +77,14 @@ class Page:
         Parameters
         ----------
         text : str
-            Plain text; blank lines part the paragraphs.
+            Plain text; blank lines separate paragraphs.
         """
         for paragraph in text.split("\n\n"):
             if paragraph.strip():
                 self._parts.append(f"<p>{escape(paragraph.strip())}</p>")
 
     def add_code(self, code: str) -> None:
-        """Add lines to type, as they are.
+        """Add a block of code.
 
         Parameters
         ----------
@@ -94,16 +94,16 @@ class Page:
         self._parts.append(f"<pre><code>{escape(code.strip())}</code></pre>")
 
     def add_figure(self, picture: Any, caption: str, *, alt: str | None = None) -> None:
-        """Add a picture.
+        """Add a figure.
 
         Parameters
         ----------
         picture : matplotlib Figure, path or bytes
-            A figure, or a PNG as the path of its file or as its bytes. It is copied now.
+            A figure, or a PNG given by its path or its bytes. It is copied immediately.
         caption : str
-            Text below it.
+            Caption below it.
         alt : str, default=None
-            What the picture shows, for readers who cannot see it; the caption by default.
+            Alternative text for screen readers; the caption by default.
         """
         data = base64.b64encode(png_bytes(picture)).decode("ascii")
         text = escape(caption if alt is None else alt)
@@ -124,18 +124,18 @@ class Page:
         Parameters
         ----------
         rows : iterable of sequences
-            One sequence a row, a value a column. Numbers are set to the right, floats with three
-            significant digits; anything else is set as its text.
+            One sequence for each row. Numbers are aligned to the right, floats with three significant
+            digits; other values are converted with ``str``.
         columns : sequence of str
-            Headings.
+            Headings of the columns.
         caption : str, default=None
-            Text above it.
+            Caption above it.
         """
         cells = [list(row) for row in rows]
         for row in cells:
             if len(row) != len(columns):
                 raise ValueError(
-                    f"row {row!r} has {len(row)} values for {len(columns)} columns; give one each."
+                    f"row {row!r} has {len(row)} values for {len(columns)} columns; give one value for each."
                 )
         head = "".join(
             _cell("th", name, number=bool(cells) and all(_is_number(row[i]) for row in cells))
@@ -174,7 +174,7 @@ class Page:
         Parameters
         ----------
         path : str or Path
-            The file; its folder is made where missing.
+            The file; its folder is created if missing.
 
         Returns
         -------
@@ -188,12 +188,12 @@ class Page:
 
 
 def png_bytes(picture: Any) -> bytes:
-    """Return a picture as the bytes of a PNG file.
+    """Return a figure as the bytes of a PNG file.
 
     Parameters
     ----------
     picture : matplotlib Figure, path or bytes
-        A figure, or a PNG as the path of its file or as its bytes.
+        A figure, or a PNG given by its path or its bytes.
 
     Returns
     -------
@@ -213,12 +213,12 @@ def png_bytes(picture: Any) -> bytes:
 
 
 def _is_number(value: object) -> bool:
-    """Return whether a value is set as a number; a truth value is a word."""
+    """Return whether a value is formatted as a number; booleans are not."""
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
 def _cell(tag: str, value: object, *, number: bool) -> str:
-    """Write one cell."""
+    """Return the HTML of one cell."""
     kind = ' class="number"' if number else ""
     scope = ' scope="col"' if tag == "th" else ""
     whole = isinstance(value, numbers.Integral)

@@ -1,4 +1,4 @@
-"""The style sheet of a page, light or dark as the reader's system asks."""
+"""The style sheet of a page, light or dark as the system of the reader is set."""
 
 CSS = """\
 :root {

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clusterica.arrays._namespace import on_torch_device
+from clusterica.arrays import on_torch_device
 from clusterica.display import tile_images
 from clusterica.experiments._context import Context
 

@@ -35,7 +35,7 @@ class Case(NamedTuple):
     learner: str
     data: str
     claim: str
-    n_clusters: int
+    size: int  # the first argument of the learner
 
 
 CASES = (
@@ -51,7 +51,7 @@ CASES = (
         "CosineKMeans",
         "Laplace",
         "centroids lie on the axes (Vinnikov & Shalev-Shwartz, fig. 1)",
-        4,
+        2,
     ),
     Case("spherical_gaussian", "GainShapeKMeans", "Gaussian", "not in the papers", 2),
 )
@@ -95,7 +95,7 @@ def run(ctx: Context) -> Result:
         columns=("Learner", "Data", "The paper says", "Median (°)", "Worst (°)"),
         rows=[
             (
-                f"{case.learner}({case.n_clusters})",
+                f"{case.learner}({case.size})",
                 case.data,
                 case.claim,
                 float(np.median(row)),
@@ -156,9 +156,9 @@ def _draw(case: Case, *, n_samples: int, seed: list[int]) -> Draw:
         X = rng.standard_normal(S.shape) @ A.T
     random_state = int(rng.integers(2**31))
     if case.learner == "CosineKMeans":
-        estimator: Any = CosineKMeans(case.n_clusters, random_state=random_state)
+        estimator: Any = CosineKMeans(case.size, random_state=random_state)
     else:
-        estimator = GainShapeKMeans(case.n_clusters, random_state=random_state)
+        estimator = GainShapeKMeans(case.size, random_state=random_state)
     return Draw(X, A.T, estimator.fit(X))
 
 
@@ -166,7 +166,7 @@ def _picture(draws: list[Draw]) -> Picture:
     """Draw the first draw of every case."""
     figure, panels = side_by_side(len(CASES), width=9.6, height=3.55)
     for ax, case, draw in zip(panels, CASES, draws, strict=True):
-        title = f"{case.data}, {case.learner}({case.n_clusters})"
+        title = f"{case.data}, {case.learner}({case.size})"
         CentersDisplay.from_estimator(draw.estimator, draw.X, length=3.0, title=title, ax=ax)
         for axis in draw.axes:
             ax.axline((0, 0), tuple(axis), color="black", linewidth=0.8, linestyle=(0, (4, 4)))

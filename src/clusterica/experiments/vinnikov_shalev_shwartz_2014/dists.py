@@ -80,7 +80,7 @@ LEARNERS = {
     ),
     "cosine": Learner(
         "cosine K-means",
-        lambda k, seed: CosineKMeans(k, max_iter=100, compute_labels=False, random_state=seed),
+        lambda k, seed: CosineKMeans(k // 2, max_iter=100, compute_labels=False, random_state=seed),
         "#2a7a2a",
         "s",
     ),

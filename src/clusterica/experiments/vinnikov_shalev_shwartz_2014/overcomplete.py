@@ -152,7 +152,7 @@ def _draw(law: str, settings: dict[str, Any], *, seed: list[int]) -> Draw:
     X /= X.std()
     random_state, n_init = int(rng.integers(2**31)), settings["n_init"]
     cosine = CosineKMeans(
-        6, init="gaussian", n_init=n_init, compute_labels=False, random_state=random_state
+        3, init="gaussian", n_init=n_init, compute_labels=False, random_state=random_state
     ).fit(X)
     kmeans = KMeans(6, n_init=n_init, tol=1e-7, compute_labels=False, random_state=random_state)
     onward = KMeans(6, init=cosine.cluster_centers_, tol=1e-7, compute_labels=False)

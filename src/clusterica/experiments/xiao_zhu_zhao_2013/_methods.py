@@ -10,17 +10,12 @@ from typing import Any, NamedTuple
 from sklearn.exceptions import ConvergenceWarning
 
 from clusterica.cluster import GainShapeKMeans
+from clusterica.dictionaries import KernelSparseCoding
 from clusterica.encoders import SoftThresholdEncoder
 from clusterica.experiments._recognition import POOLINGS, percent
-from clusterica.ica import (
-    RICA,
-    DiscriminativeKernelRICA,
-    DiscriminativeRICA,
-    KernelICA,
-    KernelRICA,
-    KernelSparseCoding,
-)
+from clusterica.ica import KernelICA
 from clusterica.images import ImageFeatures
+from clusterica.rica import RICA, DiscriminativeKernelRICA, DiscriminativeRICA, KernelRICA
 
 NAMES = ("RICA", "KICA", "KSR", "DRICA", "d-RICA", "kRICA", "d-kRICA")
 SUPERVISED = ("DRICA", "d-RICA", "d-kRICA")

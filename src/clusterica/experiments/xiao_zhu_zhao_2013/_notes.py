@@ -13,7 +13,7 @@ from clusterica.arrays import to_host
 from clusterica.experiments._result import Check
 from clusterica.experiments.xiao_zhu_zhao_2013._methods import NAMES, STEPLESS, Setting, candidates
 from clusterica.images import sample_patches
-from clusterica.ops.kernels import make_kernel
+from clusterica.kernels import make_kernel
 from clusterica.ops.linalg import unit_rows
 
 SEEN_LABELS_NOTE = (
@@ -67,7 +67,8 @@ def median_similarities(
     unit = unit_rows(white)
     found = {}
     for setting in settings:
-        kernel = make_kernel(setting.kernel, gamma=setting.gamma)
+        gamma = setting.gamma if setting.kernel == "rbf" else "median"
+        kernel = make_kernel(setting.kernel, gamma=gamma)
         name = f"γ = {setting.gamma:g}" if setting.kernel == "rbf" else setting.kernel
         found[name] = {"unit length": _median(kernel, unit)}
         if setting.kernel == "rbf":

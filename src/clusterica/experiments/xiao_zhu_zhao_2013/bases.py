@@ -14,11 +14,11 @@ from clusterica.experiments._context import Context
 from clusterica.experiments._registry import experiment
 from clusterica.experiments._result import Result
 from clusterica.experiments.xiao_zhu_zhao_2013._methods import few_steps
-from clusterica.ica import RICA, KernelRICA
+from clusterica.kernels import median_gamma
 from clusterica.metrics import amari_distance
-from clusterica.ops.kernels import median_gamma
 from clusterica.ops.linalg import unit_rows
 from clusterica.preprocessing import ContrastNormalizer, Whitener
+from clusterica.rica import RICA, KernelRICA
 
 NOTE = (
     "Idle filters: those whose codes have less than a tenth of the root mean square of the largest; on "

@@ -17,10 +17,10 @@ from clusterica.experiments._recognition import percent
 from clusterica.experiments._registry import experiment
 from clusterica.experiments._result import Result
 from clusterica.experiments.xiao_zhu_zhao_2013._methods import few_steps
-from clusterica.ica import RICA, DiscriminativeKernelRICA, DiscriminativeRICA, KernelRICA
+from clusterica.kernels import median_gamma
 from clusterica.ops.code import split_signs
-from clusterica.ops.kernels import median_gamma
 from clusterica.ops.linalg import unit_rows
+from clusterica.rica import RICA, DiscriminativeKernelRICA, DiscriminativeRICA, KernelRICA
 
 NOTE = (
     "Rows of 64 pixels in 0..1, about their mean for RICA and of unit length for kernels. Logistic "
@@ -85,7 +85,7 @@ def _trials(gamma: float, steps: int) -> Iterator[Trial]:
         yield Trial("RICA", words, RICA(10 * k, **same))
         for alpha in (0.01, 0.1, 1.0):
             given = {"discrimination": alpha, **same}
-            learner = DiscriminativeRICA(10 * k, constraint="inhomogeneous", **given)
+            learner = DiscriminativeRICA(k, constraint="inhomogeneous", **given)
             yield Trial("DRICA", f"{words}, α = {alpha:g}", learner)
             for eta, name in (
                 (0.0, "0"),
@@ -94,7 +94,7 @@ def _trials(gamma: float, steps: int) -> Iterator[Trial]:
                 (k + 1, "k + 1"),
                 (10 * k, "10 k"),
             ):
-                learner = DiscriminativeRICA(10 * k, eta=float(eta), **given)
+                learner = DiscriminativeRICA(k, eta=float(eta), **given)
                 yield Trial("d-RICA", f"{words}, α = {alpha:g}, η = {name}", learner)
     for times in (1, 2, 4, 8):
         for n in (1, 2, 10, 200):
@@ -103,8 +103,8 @@ def _trials(gamma: float, steps: int) -> Iterator[Trial]:
     make: Callable[..., Any] = DiscriminativeKernelRICA
     for alpha in (0.0, 0.01, 0.1, 1.0):
         kernel = {"gamma": 2 * gamma, "discrimination": alpha}
-        yield Trial("d-kRICA", f"γ = 2 x median, α = {alpha:g}, η = k + 1", make(40, **kernel))
-        learner = make(40, constraint="inhomogeneous", **kernel)
+        yield Trial("d-kRICA", f"γ = 2 x median, α = {alpha:g}, η = k + 1", make(4, **kernel))
+        learner = make(4, constraint="inhomogeneous", **kernel)
         yield Trial("d-kRICA", f"γ = 2 x median, α = {alpha:g}, inhomogeneous", learner)
 
 

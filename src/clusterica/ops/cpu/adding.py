@@ -1,4 +1,4 @@
-"""What a row adds to its centre under every rule, for the compiled loops over tiles of rows.
+"""What a row adds to its centre, ``share x``, for the compiled loops over tiles of rows.
 
 Numba keeps compiled code as long as the file of the calling function does not change. After an edit
 here, touch the callers too, or clear ``__pycache__``.
@@ -11,11 +11,8 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from clusterica.arrays._namespace import Array
-from clusterica.ops.rules import Rule
-
-# Plain integers: compiled code is cached with them, where an enumeration could not be.
-EUCLIDEAN, GAIN_SHAPE, DIRECTION, AXIS = (int(rule) for rule in Rule)
+from clusterica.arrays import Array
+from clusterica.ops.rules import Flags, gain_and_share
 
 compiled = numba.njit(nogil=True, cache=True, error_model="numpy")
 # A part of its caller: compiled with it, and not once more alone, which saves seconds at first use.
@@ -26,33 +23,21 @@ compiled_sum = numba.njit(
 )
 
 
-class Step(NamedTuple):
-    """What a step reads besides rows and centres, and the arrays that it fills and adds to."""
+class StepArrays(NamedTuple):
+    """What a Lloyd step reads besides rows and centres, and the arrays that it fills and adds to."""
 
     bias: np.ndarray
     weights: np.ndarray  # of the rows; empty where nothing is added
     labels: np.ndarray
     scores: np.ndarray
-    rule: int
+    rule: Flags
     sums: np.ndarray
     counts: np.ndarray
 
-    def of(self, rows: Array | slice) -> Step:
+    def of(self, rows: Array | slice) -> StepArrays:
         """Return the step of some rows; their labels and scores are copies where rows are indices."""
         weights = self.weights[rows] if len(self.weights) else self.weights
         return self._replace(weights=weights, labels=self.labels[rows], scores=self.scores[rows])
-
-
-@compiled
-def gain_and_share(score, inverse_length, rule):  # type: ignore[no-untyped-def]
-    """The scalars of clusterica.ops.rules: gain of a row, and its factor in the sum of its centre."""
-    if rule == EUCLIDEAN:
-        return 2 * score, score - score + 1
-    if rule == GAIN_SHAPE:
-        return score * score, score
-    if rule == DIRECTION:
-        return score * inverse_length, inverse_length
-    return abs(score), score - score + (score > 0) - (score < 0)
 
 
 @compiled_sum
@@ -83,7 +68,7 @@ def add_rows(X, shift, centers, scores, inverse, weights, rule, sums):  # type: 
     total = 0.0
     for i in range(X.shape[0]):
         c = centers[i]
-        gain, share = gain_and_share(scores[i], inverse[i], rule)
+        gain, share = gain_and_share(scores[i], inverse[i], rule.code)
         share *= weights[i]
         for f in range(X.shape[1]):
             sums[c, f] += share * (X[i, f] - shift[f])

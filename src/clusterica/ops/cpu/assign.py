@@ -13,22 +13,18 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from clusterica.arrays._namespace import Array
+from clusterica.arrays import Array
 from clusterica.ops.cpu.adding import (
-    AXIS,
-    DIRECTION,
-    GAIN_SHAPE,
-    Step,
+    StepArrays,
     add_rows,
     compiled,
     compiled_sum,
-    gain_and_share,
     inlined,
     inverse_length,
     invert_lengths,
 )
 from clusterica.ops.cpu.screen import can_screen, pays, screen
-from clusterica.ops.rules import Assignment, LloydSums, Rule, center_bias, n_labels
+from clusterica.ops.rules import Assignment, LloydSums, Rule, gain_and_share
 
 # A product of at most this many multiplications runs in BLAS without the packing of its operands
 # (OpenBLAS has such kernels up to here); its rows must then be transposed, which we do faster.
@@ -68,11 +64,9 @@ def losses(
     X: np.ndarray, C: Array, shift: Array | None, labels: Array, best: Array, *, rule: Rule
 ) -> np.ndarray:
     """Return what the best centre leaves of every row; see the reference in clusterica.ops.assign."""
-    if rule is Rule.AXIS:
-        return abs(best)
     result = np.empty(X.shape[0], X.dtype)
     C = np.ascontiguousarray(C, X.dtype)
-    _losses(X, C, _or_zero(shift, X), labels, best, int(rule), result)
+    _losses(X, C, _or_zero(shift, X), labels, best, rule.flags, result)
     return result
 
 
@@ -90,8 +84,8 @@ def _assign_and_add(
     # In float64: thousands of equal float32 rows would all be rounded the same way.
     sums = np.zeros(C.shape if weights is not None else (0, C.shape[1]))
     weights = np.empty(0, X.dtype) if weights is None else weights
-    counts = np.zeros(n_labels(C, rule))
-    step = Step(center_bias(C, rule), weights, labels, scores, int(rule), sums, counts)
+    counts = np.zeros(rule.n_labels(C.shape[0]))
+    step = StepArrays(rule.center_bias(C), weights, labels, scores, rule.flags, sums, counts)
     if sp.issparse(X):
         by_feature = np.ascontiguousarray(C.T)
         gain = _sparse_rows(X.data, X.indices, X.indptr, by_feature, *step)
@@ -102,12 +96,12 @@ def _assign_and_add(
     return Assignment(labels, scores), LloydSums(sums, counts, np.float64(gain))
 
 
-def _dense_rows(X: np.ndarray, C: np.ndarray, shift: Array | None, step: Step) -> float:
+def _dense_rows(X: np.ndarray, C: np.ndarray, shift: Array | None, step: StepArrays) -> float:
     size, turn = _tiling(C, shift)
     return _dense_tiles(X, C, _or_zero(shift, X), size, turn, *step)
 
 
-def _screened_rows(X: np.ndarray, C: np.ndarray, shift: Array | None, step: Step) -> float:
+def _screened_rows(X: np.ndarray, C: np.ndarray, shift: Array | None, step: StepArrays) -> float:
     """Screen the rows, then take those that the screen left open and those it did not come to."""
     found = screen(X, C, _or_zero(shift, X), step)
     gain = found.gain
@@ -139,11 +133,10 @@ def _dense_tiles(  # type: ignore[no-untyped-def]
     X, C, shift, size, turn, bias, weights, labels, scores, rule, sums, counts
 ):
     (n, d), k = X.shape, C.shape[0]
-    ignore_sign = rule in (GAIN_SHAPE, AXIS)
     S = np.empty(k * size, X.dtype)
     turned = np.empty(d * size if turn else 0, X.dtype)
     best, inverse = np.empty(size, np.int32), np.empty(size, X.dtype)
-    negatives = k if rule == AXIS else 0
+    negatives = k if rule.both_signs else 0
     gain = 0.0
     for start in range(0, n, size):
         stop = min(start + size, n)
@@ -158,12 +151,12 @@ def _dense_tiles(  # type: ignore[no-untyped-def]
         else:
             np.dot(C, tile.T, by_center)
         score, label = scores[start:stop], labels[start:stop]
-        _best_of_column(by_center, bias, ignore_sign, best[:b], score)
+        _best_of_column(by_center, bias, rule.ignores_sign, best[:b], score)
         for i in range(b):
             label[i] = best[i] + negatives * (score[i] < 0)
         if sums.shape[0]:
             w = weights[start:stop]
-            if rule == DIRECTION:
+            if rule.unit_rows:
                 _inverse_lengths(tile, shift, columns, inverse[:b])
             gain += add_rows(tile, shift, best, score, inverse, w, rule, sums)
             for i in range(b):
@@ -220,8 +213,7 @@ def _sparse_rows(  # type: ignore[no-untyped-def]
     data, indices, indptr, by_feature, bias, weights, labels, scores, rule, sums, counts
 ):
     k = by_feature.shape[1]
-    ignore_sign = rule in (GAIN_SHAPE, AXIS)
-    negatives = k if rule == AXIS else 0
+    negatives = k if rule.both_signs else 0
     S = np.empty(k, by_feature.dtype)
     total = 0.0
     for i in range(labels.shape[0]):
@@ -233,17 +225,17 @@ def _sparse_rows(  # type: ignore[no-untyped-def]
                 S[j] += value * row[j]
         top, c = -np.inf, 0
         for j in range(k):
-            value = abs(S[j]) if ignore_sign else S[j] - bias[j]
+            value = abs(S[j]) if rule.ignores_sign else S[j] - bias[j]
             if value > top:
                 top, c = value, j
         scores[i] = S[c] - bias[c]
         labels[i] = c + negatives * (scores[i] < 0)
         if sums.shape[0]:
             inverse = scores[i]
-            if rule == DIRECTION:
+            if rule.unit_rows:
                 nonzero = data[indptr[i] : indptr[i + 1]]
                 inverse = inverse_length(nonzero, nonzero - nonzero)
-            gain, share = gain_and_share(scores[i], inverse, rule)
+            gain, share = gain_and_share(scores[i], inverse, rule.code)
             for p in range(indptr[i], indptr[i + 1]):
                 sums[c, indices[p]] += share * weights[i] * data[p]
             total += gain * weights[i]
@@ -255,14 +247,14 @@ def _sparse_rows(  # type: ignore[no-untyped-def]
 def _losses(X, C, shift, labels, best, rule, result):  # type: ignore[no-untyped-def]
     for i in range(X.shape[0]):
         c = labels[i]
-        row_factor = best[i] - best[i] + 1  # one, of the type of the scores
-        if rule == DIRECTION:
-            row_factor = inverse_length(X[i], shift)
-        center_factor = best[i] if rule == GAIN_SHAPE else best[i] - best[i] + 1
+        one = best[i] - best[i] + 1  # of the type of the scores
+        row_factor = inverse_length(X[i], shift) if rule.unit_rows else one
+        _, share = gain_and_share(best[i], row_factor, rule.code)
+        center_factor = one if rule.unit_rows else share
         loss = best[i] - best[i]
         for f in range(X.shape[1]):
             loss += (row_factor * (X[i, f] - shift[f]) - center_factor * C[c, f]) ** 2
-        if rule == DIRECTION:
+        if rule.unit_rows:
             loss = loss / 2 if row_factor > 0 else loss - loss
         result[i] = loss
 

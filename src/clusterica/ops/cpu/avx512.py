@@ -72,7 +72,7 @@ def round_row(typing_context, x, shift, n_features, words):  # type: ignore[no-u
         x, shift, n, words = args
         out = b.bitcast(words, ir.IntType(16).as_pointer())
 
-        def body(i: ir.Value, sums: list) -> list:
+        def body(i: ir.Value, sums: list[Any]) -> list[Any]:
             mask = _below(b, i, n)
             y = b.fsub(_load_some(b, x, i, mask), _load_some(b, shift, i, mask))
             rounded = _call(b, "llvm.x86.avx512bf16.cvtneps2bf16.512", _HALVES, y)
@@ -140,7 +140,7 @@ def screen_panel(  # type: ignore[no-untyped-def]
         rows, centers, start, n_words, group, group_bits, size_only, ranks = args
         halves = range(PANEL_ROWS // LANES)
 
-        def body(i: ir.Value, sums: list) -> list:
+        def body(i: ir.Value, sums: list[Any]) -> list[Any]:
             row = b.gep(rows, [b.mul(i, _i64(PANEL_ROWS))])
             x = [_load(b, b.gep(row, [_i64(LANES * h)]), _WORDS) for h in halves]
             center = b.gep(centers, [b.mul(i, _i64(PANEL_CENTERS))])
@@ -165,7 +165,7 @@ def screen_panel(  # type: ignore[no-untyped-def]
 
 
 def _update_ranks(
-    b: ir.IRBuilder, scores: list, group: ir.Value, group_bits: ir.Value, ranks: ir.Value
+    b: ir.IRBuilder, scores: list[Any], group: ir.Value, group_bits: ir.Value, ranks: ir.Value
 ) -> None:
     n_halves = PANEL_ROWS // LANES
     others = _splat(b, b.not_(group_bits))
@@ -188,7 +188,7 @@ def two_dots(typing_context, x, shift, first, second, n_features):  # type: igno
     def generate(context, b, signature, args):  # type: ignore[no-untyped-def]
         x, shift, first, second, n = args
 
-        def body(i: ir.Value, sums: list) -> list:
+        def body(i: ir.Value, sums: list[Any]) -> list[Any]:
             mask = _below(b, i, n)
             y = b.fsub(_load_some(b, x, i, mask), _load_some(b, shift, i, mask))
             centers = [_load_some(b, center, i, mask) for center in (first, second)]
@@ -208,8 +208,12 @@ def _i64(value: int) -> ir.Constant:
 
 
 def _loop(
-    b: ir.IRBuilder, stop: ir.Value, step: int, start: list, body: Callable[[ir.Value, list], list]
-) -> list:
+    b: ir.IRBuilder,
+    stop: ir.Value,
+    step: int,
+    start: list[Any],
+    body: Callable[[ir.Value, list[Any]], list[Any]],
+) -> list[Any]:
     """Return the values after ``values = body(i, values)`` for i = 0, step, ... < stop; at least once."""
     before, inside, after = b.block, b.append_basic_block(), b.append_basic_block()
     b.branch(inside)
@@ -224,7 +228,9 @@ def _loop(
     return results[1:]
 
 
-def _call(b: ir.IRBuilder, name: str, result: ir.Type, *args: Any, fastmath: tuple = ()) -> Any:
+def _call(
+    b: ir.IRBuilder, name: str, result: ir.Type, *args: Any, fastmath: tuple[str, ...] = ()
+) -> Any:
     kind = ir.FunctionType(result, [arg.type for arg in args])
     function = cgutils.get_or_insert_function(b.module, kind, name)
     return b.call(function, args, fastmath=fastmath)
@@ -279,7 +285,7 @@ def _extreme(b: ir.IRBuilder, sign: str, x: ir.Value, y: ir.Value) -> ir.Value:
     return b.select(b.fcmp_ordered(sign, x, y), x, y)
 
 
-def _insert(b: ir.IRBuilder, best: list, value: ir.Value) -> None:
+def _insert(b: ir.IRBuilder, best: list[Any], value: ir.Value) -> None:
     """Put a value in its place among the best, in falling order, and drop the least."""
     for q, other in enumerate(best):
         best[q] = _extreme(b, ">", other, value)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from clusterica.ops.cpu.assign import compiled, compiled_sum
+from clusterica.ops.cpu.adding import compiled, compiled_sum
 from clusterica.ops.linalg import row_energies
 
 # About one MiB of products stays in cache between the multiplication and what is done with it.

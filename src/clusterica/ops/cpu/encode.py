@@ -17,7 +17,7 @@ import numba
 import numpy as np
 
 from clusterica.ops.cpu.tiling import join_pieces, make_tiling
-from clusterica.ops.pool import Cell, Pooling
+from clusterica.ops.pool import Cell, CellPooling
 
 # A tile of responses: about one MiB, so that it stays in the second cache. Where a code needs the
 # responses of all filters at once, a tile has fewer patches, but enough for BLAS to run well.
@@ -54,7 +54,7 @@ class Code(IntEnum):
 
 # Plain integers: compiled code is cached with them, where an enumeration could not be.
 _POSITIVE, _BOTH_SIGNS, _SIGMOID, _ONE_HOT, _TRIANGLE = (int(code) for code in Code)
-_MAX, _L2 = int(Pooling.MAX), int(Pooling.L2)
+_MAX, _L2 = int(CellPooling.MAX), int(CellPooling.L2)
 
 
 class Filters(NamedTuple):
@@ -81,7 +81,7 @@ def pooled_codes(
     eps: float | None,
     code: Code,
     alpha: float,
-    pooling: Pooling,
+    pooling: CellPooling,
 ) -> np.ndarray:
     """Encode and pool all patches of a block of images.
 
@@ -97,7 +97,7 @@ def pooled_codes(
     code : Code
     alpha : float
         Threshold of the codes that have one.
-    pooling : Pooling
+    pooling : CellPooling
 
     Returns
     -------
@@ -109,7 +109,7 @@ def pooled_codes(
     n_places = int(tiling.runs[:, 2].sum())
     group = max(1, most_rows // n_places)  # images that share a tile, if they are small
     width = k if code.couples_filters else _filters_of_tile(k, min(n_places * group, most_rows))
-    first = -np.inf if pooling is Pooling.MAX else 0.0
+    first = -np.inf if pooling is CellPooling.MAX else 0.0
     pieces = np.full((len(images), len(tiling.pieces), code.n_sides * k), first, np.float32)
     _encode(
         np.ascontiguousarray(images, np.float32),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from clusterica.ops.cpu.assign import compiled, compiled_sum
+from clusterica.ops.cpu.adding import compiled, compiled_sum
 
 # How near to the worst violation an atom must be to come into use: 1 takes them one by one, 0 all at once.
 _GREED = 0.5

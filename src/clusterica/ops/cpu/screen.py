@@ -28,10 +28,7 @@ import numpy as np
 
 from clusterica.ops.cpu import avx512
 from clusterica.ops.cpu.adding import (
-    AXIS,
-    DIRECTION,
-    GAIN_SHAPE,
-    Step,
+    StepArrays,
     add_rows,
     compiled,
     inlined,
@@ -96,10 +93,10 @@ def screen(
     X: np.ndarray,
     C: np.ndarray,
     shift: np.ndarray,
-    step: Step,
+    step: StepArrays,
 ) -> Screened:
     """Assign rows and add them to the sums and counts as the float32 step does, but leave some open."""
-    panels = _make_panels(C, step.bias, step.rule in (GAIN_SHAPE, AXIS))
+    panels = _make_panels(C, step.bias, step.rule.ignores_sign)
     is_open = np.zeros(X.shape[0], np.bool_)
     size = _TILE_BYTES // (2 * X.shape[1]) // PANEL_ROWS * PANEL_ROWS
     size = int(np.clip(size, PANEL_ROWS, _MOST_TILE_ROWS))
@@ -178,7 +175,7 @@ def _screen_tiles(  # type: ignore[no-untyped-def]
     energy, margin = np.empty(size, np.float32), np.empty(size, np.float32)
     best, todo = np.empty(size, np.int32), np.empty(size, np.int32)
     w = np.empty(size, weights.dtype)
-    negatives = k if rule == AXIS else 0
+    negatives = k if rule.both_signs else 0
     gain, n_open, stop = 0.0, 0, 0
     while stop < n and n_open <= most_open * stop:
         start, stop = stop, min(stop + size, n)
@@ -198,7 +195,7 @@ def _screen_tiles(  # type: ignore[no-untyped-def]
             for i in range(stop - start):
                 w[i] = weights[start + i] * (not is_open[start + i])
                 counts[label[i]] += w[i]
-            if rule == DIRECTION:
+            if rule.unit_rows:
                 invert_lengths(tile, shift, energy)
             gain += add_rows(tile, shift, best, score, energy, w, rule, sums)
     return stop, gain
@@ -216,7 +213,7 @@ def _round_tile(X, shift, panels, rule, words, energy, margin):  # type: ignore[
             energy[first + r], error[r] = round_row(
                 at(X, (first + r) * d), at(shift, 0), d, at(rounded, r * width)
             )
-        size_only = rule in (GAIN_SHAPE, AXIS)
+        size_only = rule.ignores_sign
         _reach(energy[first : first + some], panels, d, size_only, length, error, margin[first:])
         if not size_only:
             for r in range(some):
@@ -249,7 +246,7 @@ def _reach(energy, panels, n_features, size_only, length, error, margin):  # typ
 def _rank(rows, panels, rule, n_rows, ranks):  # type: ignore[no-untyped-def]
     """Rank the groups of centres for every row of a tile by what their scores can be at most."""
     n_panels, n_words, _ = panels.words.shape
-    size_only = rule in (GAIN_SHAPE, AXIS)
+    size_only = rule.ignores_sign
     ranks[:] = -np.inf
     for p in range(n_panels):
         group = np.int32(p * (PANEL_CENTERS // GROUP))
@@ -275,7 +272,7 @@ def _decide(  # type: ignore[no-untyped-def]
     Returns the number of rows for which there may be more groups; their indices are the first in todo.
     """
     numbers, unit = ranks.view(np.int32), np.float32((group_bits + 1) * 2.0**-23)
-    size_only = rule in (GAIN_SHAPE, AXIS)
+    size_only = rule.ignores_sign
     n = X.shape[0]
     score[:] = -np.inf
     best[:] = 0

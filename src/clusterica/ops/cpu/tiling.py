@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clusterica.ops.pool import Cell, Pooling
+from clusterica.ops.pool import Cell, CellPooling
 
 
 class Tiling(NamedTuple):
@@ -62,7 +62,7 @@ def make_tiling(cells: tuple[Cell, ...], most_rows: int) -> Tiling:
 
 
 def join_pieces(
-    pieces: np.ndarray, boxes: list[Cell], cells: Sequence[Cell], *, pooling: Pooling
+    pieces: np.ndarray, boxes: list[Cell], cells: Sequence[Cell], *, pooling: CellPooling
 ) -> np.ndarray:
     """Join pieces to cells and finish what pooling leaves to the end: the mean, the root."""
     if boxes == list(cells):
@@ -71,10 +71,10 @@ def join_pieces(
         pooled = np.empty((len(pieces), len(cells), pieces.shape[2]), np.float32)
         for i, cell in enumerate(cells):
             parts = pieces[:, [_within(box, cell) for box in boxes]]
-            pooled[:, i] = parts.max(axis=1) if pooling is Pooling.MAX else parts.sum(axis=1)
-    if pooling is Pooling.MEAN:
+            pooled[:, i] = parts.max(axis=1) if pooling is CellPooling.MAX else parts.sum(axis=1)
+    if pooling is CellPooling.MEAN:
         pooled /= np.array([c.size for c in cells], np.float32)[:, None]
-    elif pooling is Pooling.L2:
+    elif pooling is CellPooling.L2:
         np.sqrt(pooled, out=pooled)
     return pooled.reshape(len(pieces), -1)
 

@@ -1,0 +1,361 @@
+"""Kernel sparse coding: ``min mean_i |Wᵀ s_i - φ(x_i)|² + λ |s_i|_1`` over a basis W and free codes s."""
+
+from __future__ import annotations
+
+import warnings
+from functools import partial
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.callback import CallbackSupportMixin
+from sklearn.exceptions import ConvergenceWarning
+
+from clusterica.arrays import (
+    Array,
+    FloatOutputMixin,
+    Interval,
+    Rows,
+    StrOptions,
+    as_generator,
+    check_fitted_rows,
+    check_rows,
+    fit_context,
+    map_reduce,
+    map_rows,
+    to_host,
+)
+from clusterica.cluster import KMeans
+from clusterica.kernels import KERNEL_NAMES, Kernel, Normalized, make_kernel
+from clusterica.ops.kernel_coding import (
+    CodingSums,
+    basis_pull,
+    coding_sums,
+    count_unsolved,
+    kernel_codes,
+    metric,
+)
+from clusterica.ops.kernels import MUCH_DEAD, gram, scale_rows
+from clusterica.optim import (
+    LBFGS,
+    Evaluation,
+    LoopResult,
+    LoopState,
+    Progress,
+    fit_progress,
+    iterate,
+)
+
+# Codes are found this much better than the basis, so that the search along a line is not led by their error.
+_SHARE_OF_TOL = 0.1
+# Most sweeps over the basis for the codes of a row, as in KernelSparseEncoder.
+_MOST_CODE_STEPS = 1000
+
+
+class KernelSparseCoding(
+    CallbackSupportMixin,
+    FloatOutputMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    BaseEstimator,
+):
+    r"""Sparse coding in the space of a kernel: a basis whose few mapped vectors make up a mapped row (KSR).
+
+    Minimises equation (8) of [2]_, after [1]_,
+
+    .. math::
+        \frac1m \sum_i \|W^\top s_i - \phi(x_i)\|^2 + \lambda \|s_i\|_1 ,
+
+    over the basis vectors w, which :math:`\phi` maps as it maps the rows, and over the codes :math:`s_i`,
+    which are free: kernel RICA takes the codes :math:`k(w, x_i)` instead.
+
+    Parameters
+    ----------
+    n_components : int or None, default=None
+        Number of basis vectors; there may be more than features. None is the number of features.
+    kernel : str or Kernel, default="rbf"
+        "rbf" (:math:`e^{-\gamma \|x - y\|^2}`), "polynomial" (:math:`(1 + x^\top y)^3`), "inverse-distance"
+        (:math:`1 / (1 + \|x - y\|)`), "inverse-square-distance" (:math:`1 / (1 + \|x - y\|^2)`),
+        "histogram-intersection" (:math:`\sum_i \min(e^{x_i}, e^{y_i})`), or an object that
+        :func:`~clusterica.kernels.check_kernel` accepts. Kernels without :math:`k(x, x) = 1` are normalised:
+        a long :math:`\phi(w)` would make its codes, and so the penalty, as small as one likes.
+    gamma : float or "median", default="median"
+        The :math:`\gamma` of "rbf"; "median" is one over the median squared distance of random pairs of rows.
+    sparsity : float, default=0.1
+        The :math:`\lambda`. Codes are zero for all rows if it is 2 or more.
+    normalize : bool, default=True
+        Whether to scale rows to unit length first. Rows of zeros stay zero.
+    max_iter : int, default=100
+        Maximum number of iterations of L-BFGS over the basis.
+    tol : float, default=1e-4
+        Ends the fit when a step changes neither the objective nor (in squared length) the basis by more than
+        this, relative to their size. Codes are found to a duality gap of a tenth of it.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed of all random draws, the same on every device.
+
+    Attributes
+    ----------
+    components_ : array of shape (n_components_, n_features)
+        The basis W, one vector a row. None is scaled: :math:`\phi(w)` has unit length by itself.
+    kernel_ : Kernel
+        The kernel in use.
+    n_dead_ : int
+        Number of basis vectors that no row is like, :math:`\max_i k(w, x_i) < 0.01`.
+    objective_history_ : ndarray of shape (n_iter_ + 1,)
+        The objective at the start and after every step.
+    n_iter_ : int
+        Number of steps.
+    n_components_ : int
+        Number of basis vectors.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, where X has them.
+
+    Warns
+    -----
+    UserWarning
+        If more than 5 % of the basis are dead.
+    ConvergenceWarning
+        If the objective was still falling after max_iter steps, or codes were not found well enough.
+
+    See Also
+    --------
+    clusterica.encoders.KernelSparseEncoder : The codes alone, for any dictionary.
+    clusterica.ica.KernelICA : Independent components in the space of a kernel.
+
+    Notes
+    -----
+    The basis starts at K-means centres of the rows. At the best codes of a basis, which are found as
+    :class:`~clusterica.encoders.KernelSparseEncoder` finds them, the derivative of the objective by the basis
+    is the one with codes held fixed. So the basis is moved by L-BFGS with one walk over the rows for each
+    gradient, and the objective never rises. It is not convex.
+    Histogram intersection has kinks where features are equal; the search may end at one.
+
+    References
+    ----------
+    .. [1] S. Gao, I. W. Tsang and L.-T. Chia, "Kernel sparse representation for image classification and
+       face recognition", 2010.
+    .. [2] Y. Xiao, Z. Zhu and Y. Zhao, "Kernel reconstruction ICA for sparse representation", 2013.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from clusterica.dictionaries import KernelSparseCoding
+    >>> X = load_digits().data[:300]
+    >>> coding = KernelSparseCoding(20, max_iter=200, random_state=0).fit(X)
+    >>> S = coding.transform(X)
+    >>> S.shape, bool((S != 0).mean() < 0.5)
+    ((300, 20), True)
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "n_components": [Interval(Integral, 1, None, closed="left"), None],
+        "kernel": [StrOptions(set(KERNEL_NAMES)), callable],
+        "gamma": [Interval(Real, 0, None, closed="neither"), StrOptions({"median"})],
+        "sparsity": [Interval(Real, 0, None, closed="neither")],
+        "normalize": ["boolean"],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="neither")],
+        "random_state": ["random_state", np.random.Generator],
+    }
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        kernel: str | Kernel = "rbf",
+        gamma: float | str = "median",
+        sparsity: float = 0.1,
+        normalize: bool = True,
+        max_iter: int = 100,
+        tol: float = 1e-4,
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.kernel = kernel
+        self.gamma = gamma
+        self.sparsity = sparsity
+        self.normalize = normalize
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn the basis.
+
+        Parameters
+        ----------
+        X : array-like, tensor, Dask array or iterable of blocks, (n_samples, n_features)
+            The data.
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        rows = check_rows(self, X, reset=True, min_rows=2)
+        n = self.n_components or rows.n_features
+        rng = as_generator(self.random_state)
+        # As many rows as K-means needs for a good start.
+        size = min(rows.n_rows, max(20_000, 100 * n))
+        drawn = rows.take(np.sort(rng.choice(rows.n_rows, size=size, replace=False)))
+        sample = scale_rows(drawn, normalize=self.normalize)
+        kernel = make_kernel(self.kernel, gamma=self.gamma, rows=sample, rng=rng)
+        self.kernel_ = kernel if kernel.unit_diagonal else Normalized(kernel)
+        progress = fit_progress(self, 2, X=X, y=y)
+        start = self._start(rows, sample, n, rng, progress)
+        self._keep(rows, self._minimize(rows, start, progress))
+        progress.end()
+        return self
+
+    def transform(self, X: Any) -> Array:
+        """Return the codes of the rows, of both signs.
+
+        Parameters
+        ----------
+        X : as in fit, (n_samples, n_features)
+            The data.
+
+        Returns
+        -------
+        S : array of shape (n_samples, n_components_)
+            In the library and on the device of X.
+        """
+        rows = check_fitted_rows(self, X, "components_")
+        W = rows.place.put(np.asarray(to_host(self.components_), dtype=rows.dtype))
+        fn = partial(
+            _codes,
+            kernel=self.kernel_,
+            sparsity=float(self.sparsity),
+            normalize=self.normalize,
+            tol=float(self.tol),
+        )
+        row_bytes = _row_bytes(rows, W.shape[0])
+        return map_rows(fn, rows, W, gram(self.kernel_, W), row_bytes=row_bytes)
+
+    def _start(
+        self, rows: Rows, sample: np.ndarray, n: int, rng: np.random.Generator, progress: Progress
+    ) -> np.ndarray:
+        """Return the centres of K-means of some rows, in float64."""
+        if n > rows.n_rows:
+            raise ValueError(
+                f"n_components={n} must be at most the number of rows, n_samples={rows.n_rows}; lower it, "
+                "or give more rows"
+            )
+        kmeans = KMeans(n, max_iter=50, compute_labels=False, random_state=rng)
+        with warnings.catch_warnings(), progress.lend_to(kmeans, "start"):
+            # A start need not have converged, and equal rows share a centre.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            kmeans.fit(rows.home.put(sample))
+        return to_host(kmeans.cluster_centers_).astype(np.float64)
+
+    def _minimize(self, rows: Rows, start: np.ndarray, progress: Progress) -> LoopResult:
+        solver = LBFGS(
+            evaluate=partial(self._evaluate, rows),
+            precondition=partial(_gauss_newton, metric=metric(self.kernel_, start) / rows.n_rows),
+        )
+        position = solver.start(start)
+        task = progress.subtask("basis", self.max_iter)
+        result = iterate(
+            solver.step,
+            LoopState(0, position, (position.evaluation.objective,)),
+            max_iter=self.max_iter,
+            tol=self.tol,
+            progress=task,
+            fitted=lambda at: {
+                "components_": rows.learned(at.params),
+                "kernel_": self.kernel_,
+                "_n_features_out": len(start),
+            },
+        )
+        task.end()
+        return result
+
+    def _evaluate(self, rows: Rows, W: np.ndarray) -> Evaluation:
+        """Return the objective and its gradient by the basis, from one walk over the rows."""
+        fn = partial(
+            coding_sums,
+            kernel=self.kernel_,
+            sparsity=float(self.sparsity),
+            normalize=self.normalize,
+            max_iter=_MOST_CODE_STEPS,
+            tol=_SHARE_OF_TOL * self.tol,
+        )
+        placed = rows.place.put(W.astype(rows.dtype))
+        G = gram(self.kernel_, placed)
+        total = map_reduce(fn, rows, placed, G, row_bytes=_row_bytes(rows, len(W)))
+        sums = CodingSums(*(to_host(value) for value in total))
+        V = W.astype(rows.dtype).astype(np.float64)  # the basis that the rows have seen
+        own = basis_pull(self.kernel_, V, gram(self.kernel_, V), sums.products)
+        gradient = sums.scale[:, None] * V - sums.vector + own.gradient(V)
+        return Evaluation(float(sums.objective) / rows.n_rows, gradient / rows.n_rows, sums)
+
+    def _keep(self, rows: Rows, result: LoopResult) -> None:
+        """Set the fitted attributes, and warn of what went wrong."""
+        W, sums = result.params.params, result.params.evaluation.extra
+        self.components_ = rows.learned(W)
+        self.n_components_ = self._n_features_out = len(W)
+        self.objective_history_, self.n_iter_ = np.array(result.history), result.n_iter
+        self.n_dead_ = int((sums.reached == 0).sum())
+        if not (result.converged or result.stopped):
+            warnings.warn(
+                f"the objective still fell after max_iter={self.max_iter} steps; raise max_iter or tol",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        _warn_of_unsolved(float(sums.unsolved), rows.n_rows, self.tol, stacklevel=5)
+        if self.n_dead_ > MUCH_DEAD * len(W):
+            warnings.warn(
+                f"{self.n_dead_} of {len(W)} basis vectors are dead: no row has k(w, x) of 0.01; use a "
+                "smaller gamma, such as gamma='median', fewer n_components, or normalize=True",
+                UserWarning,
+                stacklevel=4,
+            )
+
+
+def _gauss_newton(gradient: np.ndarray, sums: CodingSums, *, metric: float) -> np.ndarray:
+    """Divide by the second derivative of the fit with codes held fixed, less what couples basis vectors.
+
+    By w_p that is about ``2 mean_i s_ip² |dφ(w)/dw|²``; vectors that few rows use move as if some more did.
+    """
+    curvature = 2 * metric * np.diag(sums.products)
+    # A basis vector that hardly any row uses would move as far as it likes.
+    least = max(0.05 * curvature.mean(), np.finfo(float).tiny)
+    return gradient / np.maximum(curvature, least)[:, None]
+
+
+def _codes(
+    X: Array,
+    W: Array,
+    G: Array,
+    *,
+    kernel: Kernel,
+    sparsity: float,
+    normalize: bool,
+    tol: float,
+) -> Array:
+    X = scale_rows(X, normalize=normalize)
+    share = _SHARE_OF_TOL * tol
+    found = kernel_codes(
+        X, W, G, kernel=kernel, sparsity=sparsity, max_iter=_MOST_CODE_STEPS, tol=share
+    )
+    _warn_of_unsolved(float(count_unsolved(found.gaps, share)), X.shape[0], tol, stacklevel=3)
+    return found.codes
+
+
+def _warn_of_unsolved(n: float, n_rows: int, tol: float, *, stacklevel: int) -> None:
+    """Warn of codes of n rows that were not found."""
+    if n > 0:
+        warnings.warn(
+            f"the codes of {n:.0f} of {n_rows} rows did not reach a relative duality gap of tol={tol:g}; "
+            "raise tol or sparsity",
+            ConvergenceWarning,
+            stacklevel=stacklevel,
+        )
+
+
+def _row_bytes(rows: Rows, n_basis: int) -> int:
+    return (3 * rows.n_features + 13 * n_basis) * rows.dtype.itemsize

@@ -1,0 +1,104 @@
+"""Kernels by name, and the scale ``γ = 1 / median |x - y|²`` of the Gaussian one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from clusterica.kernels._check import check_kernel_on, check_methods
+from clusterica.kernels._kernels import (
+    Gaussian,
+    HistogramIntersection,
+    InverseDistance,
+    InverseSquareDistance,
+    Normalized,
+    Polynomial,
+)
+from clusterica.ops.kernels import Kernel
+from clusterica.ops.linalg import row_energies
+
+# With the constants of Xiao, Zhu and Zhao: b = 3 for the polynomial, 1 for the others.
+_NAMED: dict[str, Callable[[], Kernel]] = {
+    "polynomial": lambda: Normalized(Polynomial()),
+    "inverse-distance": InverseDistance,
+    "inverse-square-distance": InverseSquareDistance,
+    "histogram-intersection": lambda: Normalized(HistogramIntersection()),
+}
+KERNEL_NAMES = ("rbf", *_NAMED)
+
+
+def make_kernel(
+    kernel: str | Kernel,
+    *,
+    gamma: float | str = "median",
+    rows: np.ndarray | None = None,
+    rng: np.random.Generator | None = None,
+) -> Kernel:
+    """Return a kernel, given by name or as an object.
+
+    Parameters
+    ----------
+    kernel : str or Kernel
+        "rbf", "polynomial", "inverse-distance", "inverse-square-distance" or "histogram-intersection", with
+        the constants of Xiao, Zhu and Zhao; those without k(x, x) = 1 are normalised. An object is returned
+        as it is, once it is checked: on the rows if there are any, else for its methods only.
+    gamma : float or "median", default="median"
+        The γ of "rbf"; a number is an error with any other kernel. "median" needs rows.
+    rows : ndarray of shape (n_rows, n_features), optional
+        Some rows of the data, in host memory.
+    rng : Generator, optional
+        Draws pairs of rows for "median".
+    """
+    is_rbf = isinstance(kernel, str) and kernel == "rbf"
+    if not (is_rbf or isinstance(gamma, str)):
+        raise ValueError(
+            f"gamma={gamma!r} is that of kernel='rbf', and kernel={kernel!r} does not read it; use 'rbf', a "
+            "kernel object with a constant of its own, such as InverseDistance(b), or gamma='median'"
+        )
+    if not isinstance(kernel, str):
+        if rows is None:
+            check_methods(kernel)
+        else:
+            check_kernel_on(kernel, rows)
+        return kernel
+    if not is_rbf:
+        if kernel not in _NAMED:
+            raise ValueError(
+                f"kernel={kernel!r} is not known; use one of {KERNEL_NAMES}, or a kernel"
+            )
+        return _NAMED[kernel]()
+    if not isinstance(gamma, str):
+        return Gaussian(float(gamma))
+    if rows is None:
+        raise ValueError("gamma='median' needs rows to be found from; give rows, or a number")
+    return Gaussian(median_gamma(rows, np.random.default_rng() if rng is None else rng))
+
+
+def median_gamma(X: np.ndarray, rng: np.random.Generator, *, n_pairs: int = 10_000) -> float:
+    """Return one over the median squared distance of random pairs of rows.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_rows, n_features)
+        Some rows, in host memory.
+    rng : Generator
+        Draws the pairs.
+    n_pairs : int, default=10_000
+        Number of pairs.
+    """
+    first, second = rng.integers(len(X), size=(2, n_pairs))
+    squares = row_energies(X[first] - X[second])[first != second]
+    squares = squares[squares > 0]
+    if len(squares) == 0:
+        raise ValueError(
+            "gamma='median' needs rows that differ, and all that were drawn are equal, or nearly so; give a "
+            "number"
+        )
+    median = float(np.median(squares))
+    if not 0 < 1 / median < np.inf:
+        raise ValueError(
+            f"gamma='median' is one over the median of squared distances of rows, which is {median:g}; scale "
+            "the rows, as normalize=True does"
+        )
+    return 1 / median

@@ -1,0 +1,8 @@
+"""Reconstruction ICA: sparse codes from which rows can be rebuilt, also with a kernel and with labels."""
+
+from clusterica.rica._discriminative_kernel_rica import DiscriminativeKernelRICA
+from clusterica.rica._discriminative_rica import DiscriminativeRICA
+from clusterica.rica._kernel_rica import KernelRICA
+from clusterica.rica._rica import RICA
+
+__all__ = ["RICA", "DiscriminativeKernelRICA", "DiscriminativeRICA", "KernelRICA"]

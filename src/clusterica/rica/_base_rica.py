@@ -1,0 +1,262 @@
+"""What reconstruction ICA with and without labels share: the fit around its problem, and the codes."""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from dataclasses import replace
+from numbers import Integral, Real
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.callback import CallbackSupportMixin
+from sklearn.exceptions import ConvergenceWarning
+
+from clusterica.arrays import (
+    Array,
+    FloatOutputMixin,
+    Interval,
+    Rows,
+    StrOptions,
+    as_generator,
+    check_fitted_rows,
+    check_rows,
+    to_host,
+)
+from clusterica.cluster import GainShapeKMeans
+from clusterica.contrasts import PENALTIES
+from clusterica.ops.linalg import combine, project, unit_rows
+from clusterica.ops.moments import Moments
+from clusterica.ops.penalty import PenaltyFunction
+from clusterica.ops.rica import null_directions
+from clusterica.optim import fit_progress
+from clusterica.preprocessing._map import apply_map
+from clusterica.preprocessing._moments import moments_about_mean
+from clusterica.rica._labels import Labels
+from clusterica.rica._reconstruction import Reconstruction, Supervision, minimize
+
+# Mini-batch steps that a fit stands for: those after it are short, since they begin at a minimum.
+STEPS_OF_FIT = 10_000
+
+
+class BatchState(NamedTuple):
+    """Where partial_fit goes on: moments of all rows, directions without variance, number of steps."""
+
+    moments: Moments
+    null: np.ndarray
+    n_steps: int
+
+
+class BaseRICA(
+    CallbackSupportMixin,
+    FloatOutputMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    BaseEstimator,
+    ABC,
+):
+    """What reconstruction ICA with and without labels share."""
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "sparsity": [Interval(Real, 0, None, closed="left")],
+        "penalty": [StrOptions(set(PENALTIES)), callable],
+        "pooling": "no_validation",
+        "unit_norm": ["boolean", StrOptions({"tight"})],
+        "init": [StrOptions({"gaussian", "k-means"}), "array-like"],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "random_state": ["random_state", np.random.Generator],
+    }
+    sparsity: float
+    penalty: Any
+    pooling: Any
+    unit_norm: bool | str
+    init: Any
+    max_iter: int
+    tol: float
+    random_state: Any
+
+    @abstractmethod
+    def _penalty(self, n_components: int) -> PenaltyFunction:
+        """Return the penalty of codes."""
+
+    @abstractmethod
+    def _check_size(self, rows: Rows, y: Any) -> tuple[int, Labels | None]:
+        """Return the number of components, and the labels of the rows if they are needed."""
+
+    def _supervision(self, rows: Rows, labels: Labels, mean: Array) -> Supervision:
+        """Return the part of the objective with labels."""
+        raise NotImplementedError
+
+    def _fit(self, X: Any, y: Any) -> BatchState:
+        rows = check_rows(self, X, reset=True, min_rows=2)
+        K, labels = self._check_size(rows, y)
+        penalty = self._penalty(K)
+        total = host_moments(rows)
+        W = self._start(rows, K, total.first, labels)
+        progress = fit_progress(self, self.max_iter, X=X, y=y)
+        null = null_directions(total, rows.dtype)
+        problem = self._problem(rows, total, penalty, null)
+        self._check_start(problem, W)
+        if labels is not None:
+            supervision = self._supervision(rows, labels, problem.mean)
+            problem = replace(problem, supervision=supervision)
+        found = minimize(
+            problem,
+            W,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            progress=progress,
+            fitted=lambda W: self._learned(rows, W, total.first),
+        )
+        progress.end()
+        self.__dict__.update(self._learned(rows, found.result.params, total.first))
+        self.n_iter_ = found.result.n_iter
+        self.objective_history_ = np.array(found.result.history)
+        self.term_histories_ = found.terms
+        self.reconstruction_error_ = float(found.terms["reconstruction"][-1])
+        if not (found.result.converged or found.result.stopped):
+            warnings.warn(
+                f"the objective still fell after max_iter={self.max_iter} steps; raise max_iter, or tol",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        return BatchState(total, null, STEPS_OF_FIT)
+
+    def transform(self, X: Any) -> Array:
+        """Return the codes ``W (x - mean)`` of the rows.
+
+        Parameters
+        ----------
+        X : as in fit, (n_samples, n_features)
+            The data.
+
+        Returns
+        -------
+        S : array of shape (n_samples, n_components)
+            In the library and on the device of X.
+        """
+        rows = check_fitted_rows(self, X, "components_")
+        return apply_map(project, rows, self.components_, self.mean_)
+
+    def inverse_transform(self, S: Any) -> Array:
+        r"""Return the rows whose codes are nearest to these: ``S @ pinv(components_).T + mean_``.
+
+        For codes of rows it is the rows themselves where there are as many components as features, or more.
+        It is not ``Wᵀ s / t``, which the objective has: that agrees where :math:`W^\top W = t I`.
+
+        Parameters
+        ----------
+        S : as returned by transform, (n_samples, n_components)
+            Codes.
+
+        Returns
+        -------
+        X : array of shape (n_samples, n_features)
+        """
+        rows = check_fitted_rows(self, S, "components_", is_output=True)
+        W = to_host(self.components_)
+        # Directions that are there by rounding only lead nowhere.
+        back = np.linalg.pinv(W.astype(np.float64), rcond=max(W.shape) * np.finfo(W.dtype).eps)
+        return apply_map(combine, rows, back, self.mean_)
+
+    def _problem(
+        self, rows: Rows, total: Moments, penalty: PenaltyFunction, null: np.ndarray
+    ) -> Reconstruction:
+        tight = self.unit_norm == "tight"
+        return Reconstruction(
+            rows,
+            rows.place.put(total.first),
+            rows.place.put(total.second / total.n),
+            penalty,
+            float(self.sparsity),
+            unit_norm=bool(self.unit_norm),
+            null=rows.place.put(null if tight else null[:0]),
+            tight=tight,
+        )
+
+    def _start(
+        self, rows: Rows, K: int, mean: np.ndarray, labels: Labels | None = None
+    ) -> np.ndarray:
+        """Return the basis to begin with, in float64 on the host."""
+        if isinstance(self.init, str):
+            rng = as_generator(self.random_state)
+            if self.init == "k-means":
+                W = cluster_directions(rows, K, mean, labels, rng)
+            else:
+                W = unit_rows(rng.normal(size=(K, rows.n_features)))
+            # So that W x has the size of x, about.
+            return W if self.unit_norm else W * min(1.0, np.sqrt(rows.n_features / K))
+        W = np.array(to_host(self.init), dtype=np.float64)
+        if W.shape != (K, rows.n_features):
+            raise ValueError(
+                f"init has shape {W.shape}; it must be (n_components, n_features) = {(K, rows.n_features)}"
+            )
+        if not np.isfinite(W).all() or not (W != 0).any(axis=1).all():
+            raise ValueError("init must be finite, and no row of it may be all zeros")
+        return W
+
+    def _check_start(self, problem: Reconstruction, W: np.ndarray) -> None:
+        """Raise an error where a given start is outside of where the data varies."""
+        outside = np.flatnonzero(to_host(problem.outside(problem.rows.place.put(W))))
+        if outside.size and not isinstance(self.init, str):
+            raise ValueError(
+                f"row {outside[0]} of init, and {outside.size - 1} others, lie where the data does not vary, "
+                "such as along a constant feature; give other directions, or set unit_norm=True"
+            )
+
+    def _learned(self, rows: Rows, W: Array, mean: np.ndarray) -> dict[str, Any]:
+        """Return the attributes that transform needs."""
+        return {
+            "components_": rows.learned(W),
+            "mean_": rows.learned(mean),
+            "_n_features_out": W.shape[0],
+        }
+
+
+def host_moments(rows: Rows) -> Moments:
+    """Return n, the mean, and the sums of products about it, in float64 on the host."""
+    moments = Moments(*(to_host(part) for part in moments_about_mean(rows)))
+    if not np.isfinite(moments.second).all():
+        raise ValueError("the squares of the rows are too large to be summed; scale the rows down")
+    return moments
+
+
+def cluster_directions(
+    rows: Rows, n: int, mean: np.ndarray, labels: Labels | None, rng: np.random.Generator
+) -> np.ndarray:
+    """Return n unit vectors where the rows cluster, by class if there are labels; float64 on the host.
+
+    Parameters
+    ----------
+    rows : Rows
+        The data, of which a sample is clustered.
+    n : int
+        Number of directions, a multiple of the number of classes.
+    mean : ndarray of shape (n_features,)
+        Mean of all rows, from which directions are seen. That of its own class would hide where a class lies.
+    labels : Labels or None
+        The class of every row.
+    rng : Generator
+        Draws the rows and the start of K-means.
+    """
+    parts = [np.arange(rows.n_rows)] if labels is None else labels.rows_by_class()
+    k = n // len(parts)
+    if min(map(len, parts)) < k:
+        raise ValueError(
+            f"init='k-means' needs a row for every component, and there are {rows.n_rows} rows for {n}; give "
+            "more rows, lower n_components, or use init='gaussian'"
+        )
+    directions = []
+    for part in parts:
+        # 50 rows for every direction, or 20,000 in all if that is more: a start need not be exact.
+        size = min(len(part), max(1, 20_000 // len(parts), 50 * k))
+        sample = rows.take(np.sort(rng.choice(part, size=size, replace=False)))
+        sample = sample - mean.astype(sample.dtype)
+        seed = int(rng.integers(2**31))
+        model = GainShapeKMeans(k, max_iter=10, tol=0.0, compute_labels=False, random_state=seed)
+        # Where the rows are worked on, so that a GPU clusters them too.
+        W = to_host(model.fit(rows.place.put(sample)).cluster_centers_).astype(np.float64)
+        directions.append(unit_rows(W, unit_rows(rng.normal(size=W.shape))))
+    return np.concatenate(directions)

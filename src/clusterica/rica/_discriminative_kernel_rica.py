@@ -1,0 +1,210 @@
+"""Supervised kernel RICA: kernel RICA plus ``α E d(k(W, x))``, with a part of the basis for every class."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
+
+from clusterica.arrays import Interval, Rows, StrOptions, fit_context
+from clusterica.kernels import Kernel
+from clusterica.ops.kernel_rica import Model
+from clusterica.rica._base_kernel_rica import BaseKernelRICA
+from clusterica.rica._labels import (
+    CONSTRAINTS,
+    Labels,
+    check_labels,
+    make_discrimination,
+)
+
+
+class DiscriminativeKernelRICA(BaseKernelRICA):
+    r"""Sparse codes :math:`s = k(W, x)` with a part for every class (d-kRICA).
+
+    :class:`KernelRICA` with the term of :class:`DiscriminativeRICA` that knows labels (equation (11) of
+    [1]_): :math:`\alpha\, d(s)` is added to its objective,
+
+    .. math::
+        d(s) = \Big(\sum_{\text{others}} s_j\Big)^2 - \Big(\sum_{\text{own}} s_j\Big)^2 + \eta \|s\|^2 .
+
+    Parameters
+    ----------
+    n_components_per_class : int or None, default=None
+        Number k of basis vectors of every class, so that there are K = k c for c classes. None is the number
+        of features divided by c, one at least.
+    kernel : str or Kernel, default="rbf"
+        As in :class:`KernelRICA`.
+    gamma : float or "median", default="median"
+        As in :class:`KernelRICA`.
+    sparsity : float, default=0.01
+        The :math:`\lambda`.
+    discrimination : float, default=0.1
+        The :math:`\alpha`; 0 is kernel RICA with a start by classes.
+    eta : "auto" or float, default="auto"
+        The :math:`\eta`, with which d is convex in s exactly where it exceeds k. "auto" is k + 1. Values
+        up to k are allowed, with a warning.
+    constraint : {"both", "inhomogeneous"}, default="both"
+        "inhomogeneous" is the first part of d alone, the codes of other classes; eta is not used then.
+    penalty : {"logcosh", "l1", "exp", "sqrt"} or contrast, default="logcosh"
+        As in :class:`KernelRICA`.
+    pooling : {"1d", "2d"}, array-like of shape (n_components,), pooling object or None, default="2d"
+        As in :class:`KernelRICA`.
+    normalize : bool, default=True
+        Whether to scale rows to unit length first. Rows of zeros stay zero.
+    optimizer : {"auto", "fixed-point", "lbfgs"}, default="auto"
+        As in :class:`KernelRICA`.
+    max_iter : int, default=200
+        Maximum number of iterations.
+    tol : float, default=1e-5
+        Convergence: the relative change of the objective, and of the squared length of W, in a step.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed of all random draws, the same on every device.
+
+    Attributes
+    ----------
+    components_ : array of shape (n_components, n_features)
+        The basis W, ordered by class as ``classes_`` are.
+    component_classes_ : ndarray of shape (n_components,)
+        The class of every basis vector.
+    classes_ : ndarray of shape (n_classes,)
+        The classes, sorted.
+    eta_ : float
+        The :math:`\eta`, which ``constraint="both"`` uses.
+    kernel_ : Kernel
+        The kernel in use.
+    gamma_ : float or None
+        Its :math:`\gamma`, if it is "rbf".
+    reconstruction_error_ : float
+        Mean of :math:`\|W^\top W \phi(x) - \phi(x)\|^2` over the data.
+    median_similarity_ : float
+        Median of :math:`k(w, x)` over basis vectors and some rows.
+    n_dead_ : int
+        Number of basis vectors that no row is like, :math:`\max_i k(w, x_i) < 0.01`.
+    n_uphill_ : ndarray of shape (n_iter_ + 1,)
+        Number of basis vectors whose fixed point lay uphill, at the start and after every step.
+    objective_history_ : ndarray of shape (n_iter_ + 1,)
+        The objective at the start and after every step.
+    term_histories_ : dict of ndarray of shape (n_iter_ + 1,)
+        Its terms, "reconstruction", "penalty" and "discrimination" (weighted), which add up to it.
+    n_iter_ : int
+        Number of steps.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, where X has them.
+
+    Warns
+    -----
+    UserWarning
+        If more than 5 % of the basis are dead, or if d is not convex.
+    ConvergenceWarning
+        If the objective was still falling after max_iter steps.
+
+    See Also
+    --------
+    clusterica.rica.KernelRICA : Without labels; its notes tell what gamma does.
+    clusterica.rica.DiscriminativeRICA : Without a kernel.
+
+    Notes
+    -----
+    Every part of the basis starts at K-means centres of the rows of its class. Kernels of the distance have
+    no negative codes, so that the sums in d do not cancel. With :math:`\eta \ge k + 1` the term is never
+    below the squared length of the own codes: it can only shrink codes, and basis vectors die of it where it
+    is strong; then lower discrimination, or eta.
+
+    References
+    ----------
+    .. [1] Y. Xiao, Z. Zhu and Y. Zhao, "Kernel reconstruction ICA for sparse representation", 2013.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from clusterica.rica import DiscriminativeKernelRICA
+    >>> X, y = load_iris(return_X_y=True)
+    >>> rica = DiscriminativeKernelRICA(1, gamma=100.0, random_state=0).fit(X, y)
+    >>> rica.component_classes_
+    array([0, 1, 2])
+    >>> bool((rica.transform(X).argmax(axis=1) == y).mean() > 0.9)
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **BaseKernelRICA._parameter_constraints,
+        "n_components_per_class": [Interval(Integral, 1, None, closed="left"), None],
+        "discrimination": [Interval(Real, 0, None, closed="left")],
+        "eta": [StrOptions({"auto"}), Interval(Real, 0, None, closed="left")],
+        "constraint": [StrOptions(set(CONSTRAINTS))],
+    }
+
+    # Fourteen parameters: the eleven of KernelRICA, and three of the discrimination term.
+    def __init__(
+        self,
+        n_components_per_class: int | None = None,
+        *,
+        kernel: str | Kernel = "rbf",
+        gamma: float | str = "median",
+        sparsity: float = 0.01,
+        discrimination: float = 0.1,
+        eta: float | str = "auto",
+        constraint: str = "both",
+        penalty: Any = "logcosh",
+        pooling: Any = "2d",
+        normalize: bool = True,
+        optimizer: str = "auto",
+        max_iter: int = 200,
+        tol: float = 1e-5,
+        random_state: Any = None,
+    ) -> None:
+        self.n_components_per_class = n_components_per_class
+        self.kernel = kernel
+        self.gamma = gamma
+        self.sparsity = sparsity
+        self.discrimination = discrimination
+        self.eta = eta
+        self.constraint = constraint
+        self.penalty = penalty
+        self.pooling = pooling
+        self.normalize = normalize
+        self.optimizer = optimizer
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn the basis of every class.
+
+        Parameters
+        ----------
+        X : array-like, tensor, Dask array or iterable of blocks, (n_samples, n_features)
+            The data.
+        y : array-like of shape (n_samples,)
+            The class of every row.
+
+        Returns
+        -------
+        self
+        """
+        self._fit(X, y)
+        return self
+
+    def _check_size(self, rows: Rows, y: Any) -> tuple[int, Labels]:
+        labels = check_labels(self, y, rows, self.n_components_per_class)
+        self.classes_, self.component_classes_ = labels.classes, labels.component_classes
+        return labels.n_components, labels
+
+    def _supervised(self, model: Model, labels: Labels) -> Model:
+        term = make_discrimination(labels, eta=self.eta, constraint=self.constraint)
+        self.eta_ = term.eta
+        return model._replace(discrimination=term, strength=float(self.discrimination))
+
+    def _remedy(self, *, too_narrow: bool) -> str:
+        remedy = super()._remedy(too_narrow=too_narrow)
+        if too_narrow or not self.discrimination:
+            return remedy
+        lower = f"lower discrimination (it is {self.discrimination:g})"
+        return f"{lower}, which drives them away from rows; {remedy}"
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags

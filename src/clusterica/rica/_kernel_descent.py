@@ -1,0 +1,150 @@
+"""The problem of kernel RICA over rows wherever they live, and three ways down.
+
+The gradient by w_p is ``c_p w_p - v_p``. Set to zero with c and v as they are, it gives the fixed point
+``w_p = v_p / c_p``: the move ``-gradient / c_p``, which leads down exactly where c_p > 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from clusterica.arrays import Array, Rows, map_reduce, namespace_of, to_host, to_like
+from clusterica.ops.kernel_rica import Model, bend_of, kernel_sums, landscape
+from clusterica.ops.kernels import gram
+from clusterica.ops.linalg import row_lengths
+from clusterica.optim import LBFGS, Evaluation, LoopResult, LoopState, Progress, iterate
+
+OPTIMIZERS = ("auto", "fixed-point", "lbfgs")
+
+
+class KernelTerms(NamedTuple):
+    """What an evaluation returns besides the gradient: the terms, and the c of every basis vector."""
+
+    terms: dict[str, float]
+    scale: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class KernelProblem:
+    """The objective over some rows.
+
+    Parameters
+    ----------
+    rows : Rows
+        The data.
+    model : Model
+        The terms of the objective.
+    places : ndarray of shape (n_rows,), optional
+        The class of every row, 0 to c - 1, where the model has a discrimination term.
+    """
+
+    rows: Rows
+    model: Model
+    places: np.ndarray | None = None
+
+    def evaluate(self, W: Array) -> Evaluation:
+        """Return the objective and its gradient by W, float64 and where the blocks are: one walk."""
+        rows, model = self.rows, self.model
+        xp = namespace_of(W)
+        # The basis as the rows see it: rounded to their dtype.
+        seen = xp.astype(W, getattr(xp, rows.dtype.name))
+        wide = xp.astype(seen, xp.float64)
+        G = gram(model.kernel, wide)
+        total = map_reduce(
+            partial(kernel_sums, model=model),
+            rows,
+            seen,
+            xp.astype(bend_of(G), seen.dtype),
+            aligned=() if self.places is None else (self.places,),
+            row_bytes=(2 * rows.n_features + 8 * W.shape[0]) * rows.dtype.itemsize,
+        )
+        found = landscape(total, wide, G, n_rows=rows.n_rows, model=model)
+        terms = {"reconstruction": found.reconstruction, "penalty": found.penalty}
+        if model.discrimination is not None:
+            terms["discrimination"] = found.discrimination
+        gradient = found.pull.gradient(wide)
+        return Evaluation(found.total, gradient, KernelTerms(terms, to_host(found.pull.scale)))
+
+
+class KernelMinimum(NamedTuple):
+    """Where it ended, the basis on the host; at the start and after every step the terms, and the c <= 0."""
+
+    result: LoopResult
+    terms: dict[str, np.ndarray]
+    n_uphill: np.ndarray
+
+
+def descend(
+    problem: KernelProblem,
+    W: np.ndarray,
+    *,
+    optimizer: str,
+    reach: float,
+    max_iter: int,
+    tol: float,
+    progress: Progress | None = None,
+    fitted: Callable[[Array], dict[str, Any]] | None = None,
+) -> KernelMinimum:
+    """Return the basis that is reached from W; the objective never rises on the way.
+
+    Parameters
+    ----------
+    problem : KernelProblem
+        The objective.
+    W : ndarray of shape (n_basis, n_features)
+        Basis to begin with.
+    optimizer : {"auto", "fixed-point", "lbfgs"}
+        "fixed-point" moves all basis vectors at once to their fixed points, or down the gradient where c is
+        not positive, as far as the objective falls; "auto" goes on by L-BFGS when that slows down.
+    reach : float
+        Longest move of a basis vector in one step. From where no row is near, nothing leads back.
+    max_iter, tol, progress
+        As in :func:`clusterica.optim.iterate`.
+    fitted : callable, optional
+        From a basis to fitted attributes, for callbacks.
+    """
+    by_fixed_point = LBFGS(
+        problem.evaluate, precondition=partial(_toward_fixed_point, reach=reach), memory=0
+    )
+    by_memory = LBFGS(problem.evaluate, longest=reach)
+    phases = {
+        "fixed-point": [(by_fixed_point, tol)],
+        "lbfgs": [(by_memory, tol)],
+        # The fixed point is left when a step gains less than a ten-thousandth of the objective.
+        "auto": [(by_fixed_point, max(tol, 1e-4)), (by_memory, tol)],
+    }[optimizer]
+    start = by_memory.start(problem.rows.place.put(W))
+    seen: list[KernelTerms] = [start.evaluation.extra]
+    result = LoopResult(start, (start.evaluation.objective,), 0, False, False)
+    for solver, stop_at in phases:
+        if result.stopped:
+            break
+        result = iterate(
+            solver.step,
+            LoopState(result.n_iter, result.params, result.history),
+            max_iter=max_iter,
+            tol=stop_at,
+            progress=progress,
+            fitted=None if fitted is None else (lambda position: fitted(position.params)),
+            hook=lambda state: seen.append(state.params.evaluation.extra),
+        )
+    terms = {name: np.array([s.terms[name] for s in seen]) for name in seen[0].terms}
+    n_uphill = np.array([int((s.scale <= 0).sum()) for s in seen])
+    return KernelMinimum(result._replace(params=to_host(result.params.params)), terms, n_uphill)
+
+
+def _toward_fixed_point(gradient: Array, seen: KernelTerms, *, reach: float) -> Array:
+    """Return minus the move of every basis vector: gradient / c where c > 0, else a scaled gradient."""
+    c = seen.scale
+    lengths = to_host(row_lengths(gradient))
+    down = c > 0
+    # Without any c to go by, the steepest vector moves as far as one may.
+    usual = np.median(c[down]) if down.any() else lengths.max() / reach
+    divisor = np.where(down, c, np.maximum(np.abs(c), usual))
+    divisor = np.maximum(divisor, lengths / reach)
+    return gradient / to_like(np.maximum(divisor, np.finfo(float).tiny), gradient)[:, None]

@@ -1,0 +1,187 @@
+"""Kernel RICA: ``min_W mean_i |WᵀW φ(x_i) - φ(x_i)|² + λ g(k(W, x_i))``, with codes ``k(w, x)``."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any, ClassVar, Self
+
+from clusterica.arrays import Interval, Rows, fit_context
+from clusterica.kernels import Kernel
+from clusterica.rica._base_kernel_rica import BaseKernelRICA
+
+
+class KernelRICA(BaseKernelRICA):
+    r"""Sparse codes :math:`s = k(W, x)` in the space of a kernel (kRICA).
+
+    Reconstruction ICA of mapped rows :math:`\phi(x)`, with :math:`k(x, y) = \phi(x)^\top \phi(y)`, over basis
+    vectors w in the space of the rows (equations (5) and (6) of [1]_):
+
+    .. math::
+        \min_W \; \frac1m \sum_i k(x_i, x_i) + s_i^\top k(W, W)\, s_i - 2\, s_i^\top s_i + \lambda\, g(s_i),
+        \qquad s_i = k(W, x_i) .
+
+    Parameters
+    ----------
+    n_components : int or None, default=None
+        Number of basis vectors, K; there may be more than features. None is the number of features.
+    kernel : str or Kernel, default="rbf"
+        "rbf" (:math:`e^{-\gamma \|x - y\|^2}`), "polynomial" (:math:`(1 + x^\top y)^3`), "inverse-distance"
+        (:math:`1 / (1 + \|x - y\|)`), "inverse-square-distance" (:math:`1 / (1 + \|x - y\|^2)`),
+        "histogram-intersection" (:math:`\sum_i \min(e^{x_i}, e^{y_i})`), or an object that
+        :func:`~clusterica.kernels.check_kernel` accepts. Named kernels without :math:`k(x, x) = 1` are
+        normalised; objects are taken as they are.
+    gamma : float or "median", default="median"
+        The :math:`\gamma` of "rbf"; "median" is one over the median squared distance of random pairs of rows.
+        The more basis vectors, the larger it should be: see Notes.
+    sparsity : float, default=0.01
+        The :math:`\lambda`.
+    penalty : {"logcosh", "l1", "exp", "sqrt"} or contrast, default="logcosh"
+        The g of ``pooling=None``, as in :class:`RICA`; an error if it is changed with pooling.
+    pooling : {"1d", "2d"}, array-like of shape (n_components,), pooling object or None, default="2d"
+        L2 pooling, :math:`g(s) = \sum_j \sqrt{\epsilon + H_j s^2}`, as in :class:`RICA`; by default over
+        3 x 3 neighbours on a grid whose edges are joined.
+    normalize : bool, default=True
+        Whether to scale rows to unit length first. Rows of zeros stay zero.
+    optimizer : {"auto", "fixed-point", "lbfgs"}, default="auto"
+        "fixed-point" moves all basis vectors to the fixed points of [1]_ at once, or down the gradient where
+        these lie uphill; "lbfgs" is L-BFGS; "auto" begins with the former and ends with the latter, when a
+        step gains less than a ten-thousandth. With all of them the objective never rises. See Notes.
+    max_iter : int, default=200
+        Maximum number of iterations.
+    tol : float, default=1e-5
+        Convergence: the relative change of the objective, and of the squared length of W, in a step.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed of all random draws, the same on every device.
+
+    Attributes
+    ----------
+    components_ : array of shape (n_components, n_features)
+        The basis W.
+    kernel_ : Kernel
+        The kernel in use.
+    gamma_ : float or None
+        Its :math:`\gamma`, if it is "rbf".
+    reconstruction_error_ : float
+        Mean of :math:`\|W^\top W \phi(x) - \phi(x)\|^2` over the data.
+    median_similarity_ : float
+        Median of :math:`k(w, x)` over basis vectors and some rows.
+    n_dead_ : int
+        Number of basis vectors that no row is like, :math:`\max_i k(w, x_i) < 0.01`.
+    n_uphill_ : ndarray of shape (n_iter_ + 1,)
+        Number of basis vectors whose fixed point lay uphill, at the start and after every step.
+    objective_history_ : ndarray of shape (n_iter_ + 1,)
+        The objective at the start and after every step.
+    term_histories_ : dict of ndarray of shape (n_iter_ + 1,)
+        Its terms, "reconstruction" and "penalty" (weighted), which add up to it.
+    n_iter_ : int
+        Number of steps.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, where X has them.
+
+    Warns
+    -----
+    UserWarning
+        If more than 5 % of the basis are dead.
+    ConvergenceWarning
+        If the objective was still falling after max_iter steps.
+
+    See Also
+    --------
+    clusterica.rica.RICA : Without a kernel.
+    clusterica.rica.DiscriminativeKernelRICA : With a part of the basis for every class.
+    clusterica.dictionaries.KernelSparseCoding : With free codes.
+
+    Notes
+    -----
+    Kernel RICA with whitening, the other form in [1]_, is RICA of whitened rows:
+    ``make_pipeline(KernelWhitener(n), RICA(K, unit_norm=False, pooling="2d"))``.
+
+    The basis starts at K-means centres of the rows. The objective is not convex. It asks of the mapped basis
+    to be nearly orthogonal, so that basis vectors that are like the same rows push each other away, out of
+    the reach of all rows if need be: dead. Then raise gamma, to 3 to 6 times the median. No basis vector
+    moves farther in one step than the width of the kernel, since nothing leads back from where no row is
+    near.
+
+    With the gradient by w written as :math:`c\, w - v`, the fixed point :math:`v / c` leads down only where
+    c > 0: often nowhere at the start, and nearly everywhere at the end where no vector died. How the
+    optimizers end, and after how many steps, is in the table of P4-bases, which
+    ``clusterica reproduce P4-bases`` prints.
+
+    Data is read block by block wherever it lives; one evaluation costs about
+    :math:`4 m K^2 + 4 m n K` operations in matrix products, and no array of the size rows x rows is made.
+
+    References
+    ----------
+    .. [1] Y. Xiao, Z. Zhu and Y. Zhao, "Kernel reconstruction ICA for sparse representation", 2013.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from clusterica.rica import KernelRICA
+    >>> X = load_digits().data
+    >>> rica = KernelRICA(20, gamma=5.0, random_state=0).fit(X)
+    >>> rica.transform(X).shape, rica.n_dead_
+    ((1797, 20), 0)
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **BaseKernelRICA._parameter_constraints,
+        "n_components": [Interval(Integral, 1, None, closed="left"), None],
+    }
+
+    # Eleven parameters: those of RICA, with the kernel, its scale and the optimizer in place of signs,
+    # lengths and the start.
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        kernel: str | Kernel = "rbf",
+        gamma: float | str = "median",
+        sparsity: float = 0.01,
+        penalty: Any = "logcosh",
+        pooling: Any = "2d",
+        normalize: bool = True,
+        optimizer: str = "auto",
+        max_iter: int = 200,
+        tol: float = 1e-5,
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.kernel = kernel
+        self.gamma = gamma
+        self.sparsity = sparsity
+        self.penalty = penalty
+        self.pooling = pooling
+        self.normalize = normalize
+        self.optimizer = optimizer
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn the basis.
+
+        Parameters
+        ----------
+        X : array-like, tensor, Dask array or iterable of blocks, (n_samples, n_features)
+            The data.
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        self._fit(X, y)
+        return self
+
+    def _check_size(self, rows: Rows, y: Any) -> tuple[int, None]:
+        K = self.n_components or rows.n_features
+        if rows.n_rows < K:
+            raise ValueError(
+                f"n_components={K} must be at most the number of rows, n_samples={rows.n_rows}; lower it, "
+                "or give more rows"
+            )
+        return K, None
