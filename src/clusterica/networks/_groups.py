@@ -9,8 +9,16 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from clusterica.arrays import Rows, as_generator, check_rows, map_reduce, to_host
-from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
+from clusterica.arrays import (
+    Interval,
+    Rows,
+    StrOptions,
+    as_generator,
+    check_rows,
+    fit_context,
+    map_reduce,
+    to_host,
+)
 from clusterica.ops.energy import (
     EnergySums,
     PairSums,

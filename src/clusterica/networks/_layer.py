@@ -9,8 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
-from clusterica.arrays import Array, as_generator, namespace_of
-from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
+from clusterica.arrays import Array, Interval, StrOptions, as_generator, fit_context, namespace_of
 from clusterica.images import ImageFeatures
 from clusterica.networks._groups import DependencyGroups
 from clusterica.optim import Progress

@@ -18,11 +18,11 @@ from sklearn.base import (
 from sklearn.callback import CallbackSupportMixin
 from sklearn.utils.validation import check_is_fitted
 
-from clusterica.arrays import Array, Place, as_generator, namespace_of
-from clusterica.arrays._sklearn import StrOptions, fit_context
+from clusterica.arrays import Array, Place, StrOptions, as_generator, fit_context, namespace_of
 from clusterica.networks._layer import Layer
-from clusterica.ops.pool import Pooling, grid_cells, pool
+from clusterica.ops.pool import CellPooling, grid_cells, pool
 from clusterica.optim import fit_progress
+from clusterica.preprocessing import ContrastNormalizer
 
 
 class FeatureNetwork(
@@ -117,7 +117,15 @@ class FeatureNetwork(
         if not self.layers or not all(isinstance(layer, Layer) for layer in self.layers):
             raise ValueError("layers must be one Layer or more, such as [Layer(), Layer(...)]")
         images = _as_images(X)
-        layers = [self._without_geometry(clone(layer), images) for layer in self.layers]
+        layers = [clone(layer) for layer in self.layers]
+        rows = images.shape[1] == images.shape[2] == 1
+        for i, layer in enumerate(layers):
+            if rows:
+                layer.set_params(patch_size=1, stride=1, pool_size=1)
+            if isinstance(layer.normalizer, str) and layer.normalizer == "auto" and (rows or i > 0):
+                # Maps have no nominal range as pixels do. The paper's constant is about this share of
+                # the variance of patches of photographs.
+                layer.set_params(normalizer=ContrastNormalizer("1%"))
         self._check_sizes(layers, images)
         rng = as_generator(self.random_state)
         progress = fit_progress(self, len(layers), X=X)
@@ -236,12 +244,6 @@ class FeatureNetwork(
                 maps.append(values)
             yield start, stop, maps
 
-    def _without_geometry(self, layer: Layer, images: Any) -> Layer:
-        """Return the layer; for rows its patches and cells are single numbers of each map."""
-        if images.shape[1] == images.shape[2] == 1:
-            layer.set_params(patch_size=1, stride=1, pool_size=1)
-        return layer
-
     def _check_sizes(self, layers: list[Layer], images: Any) -> None:
         height, width = int(images.shape[1]), int(images.shape[2])
         for i, layer in enumerate(layers):
@@ -278,8 +280,8 @@ def _take(images: Any, chosen: np.ndarray) -> Any:
     return xp.take(images, xp.asarray(chosen, device=images.device), axis=0)
 
 
-def _pooling(layer: Layer) -> Pooling:
-    return Pooling[layer.pooling.upper()]
+def _pooling(layer: Layer) -> CellPooling:
+    return CellPooling[layer.pooling.upper()]
 
 
 def _check_disk(folder: Path, needed: int) -> None:

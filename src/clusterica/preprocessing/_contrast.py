@@ -16,13 +16,16 @@ from clusterica.arrays import (
     FloatOutputMixin,
     Interval,
     Rows,
-    StrOptions,
     check_rows,
     fit_context,
+    map_reduce,
     map_rows,
+    namespace_of,
     to_host,
+    working_memory,
 )
 from clusterica.ops.normalize import extremes, normalize_contrast
+from clusterica.preprocessing._whitener import percentage
 
 _PIXEL_EPS, _PIXEL_RANGE = 10.0, 255.0
 _NOMINAL_RANGES = (1.0, 255.0, 65535.0)
@@ -37,11 +40,12 @@ class ContrastNormalizer(FloatOutputMixin, OneToOneFeatureMixin, TransformerMixi
 
     Parameters
     ----------
-    eps : float or "auto", default=10.0
+    eps : float, "auto" or str, default=10.0
         Added to the variance of a row. The value of 10 refers to pixels in 0..255. "auto" scales it to
         the range of the data, ``10 (range / 255)^2``: for values in [0, 1] that is ``10 / 255^2``. The
         range is the first of 1, 255 and 65535 that holds all values if none is negative, otherwise
-        the largest less the smallest value.
+        the largest less the smallest value. A percentage such as ``"1%"`` is that share of the mean
+        variance of a row, for values that are no pixels.
 
     Attributes
     ----------
@@ -66,7 +70,7 @@ class ContrastNormalizer(FloatOutputMixin, OneToOneFeatureMixin, TransformerMixi
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "eps": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
+        "eps": [Interval(Real, 0, None, closed="left"), str],
     }
 
     def __init__(self, eps: Any = 10.0) -> None:
@@ -87,9 +91,13 @@ class ContrastNormalizer(FloatOutputMixin, OneToOneFeatureMixin, TransformerMixi
         self
         """
         rows = check_rows(self, X, reset=True)
-        self.eps_ = (
-            _PIXEL_EPS * (_range(rows) / _PIXEL_RANGE) ** 2 if self.eps == "auto" else self.eps
-        )
+        if self.eps == "auto":
+            self.eps_ = _PIXEL_EPS * (_range(rows) / _PIXEL_RANGE) ** 2
+        elif isinstance(self.eps, str):
+            total, n = map_reduce(_sum_of_variances, rows)
+            self.eps_ = percentage(self.eps) * float(total) / float(n)
+        else:
+            self.eps_ = self.eps
         self._warn_if_flat(rows)
         return self
 
@@ -125,6 +133,13 @@ class ContrastNormalizer(FloatOutputMixin, OneToOneFeatureMixin, TransformerMixi
                 UserWarning,
                 stacklevel=4,
             )
+
+
+@working_memory(lambda row: 2 * row.nbytes)
+def _sum_of_variances(X: Array) -> tuple[Array, Array]:
+    """Return the sum of the variances within rows of a block, and their number."""
+    xp = namespace_of(X)
+    return xp.sum(xp.var(X, axis=1)), xp.asarray(float(X.shape[0]), device=X.device)
 
 
 def _range(rows: Rows) -> float:

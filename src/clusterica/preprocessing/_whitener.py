@@ -221,14 +221,14 @@ class Whitener(FloatOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMix
         if self.n_components is not None and self.n_components > d:
             raise ValueError(f"n_components={self.n_components} must be at most n_features={d}")
         if isinstance(self.eps, str):
-            _percentage(self.eps)
+            percentage(self.eps)
 
     def _learn(self, rows: Rows, total: Moments) -> None:
         """Set the fitted attributes from moments about the mean (their `first` is the mean)."""
         covariance = total.second / (total.n - 1)
         s = spectrum(covariance, noise=_rounding_variance(total, covariance, rows.dtype))
         mean_eigenvalue = float(namespace_of(s.values).mean(s.values))
-        eps = self.eps if not isinstance(self.eps, str) else _percentage(self.eps) * mean_eigenvalue
+        eps = self.eps if not isinstance(self.eps, str) else percentage(self.eps) * mean_eigenvalue
         matrices = self._whitening(covariance, s, float(eps))
 
         def export(values: Array) -> Array:
@@ -261,7 +261,8 @@ class Whitener(FloatOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMix
         return whiten_by_spectrum(s, eps=eps, n_components=n, rotate_back=rotate_back)
 
 
-def _percentage(text: str) -> float:
+def percentage(text: str) -> float:
+    """Return ``"1%"`` as 0.01."""
     try:
         share = float(text.removesuffix("%")) / 100
     except ValueError:
