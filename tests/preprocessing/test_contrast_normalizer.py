@@ -212,7 +212,7 @@ def test_feature_names_and_pickle():
 
 @pytest.mark.parametrize("eps", [-1, "automatic", None, np.nan])
 def test_bad_eps(eps):
-    with pytest.raises(ValueError, match="eps.*must be"):
+    with pytest.raises(ValueError, match=r"eps.*must be"):
         ContrastNormalizer(eps).fit(patches())
 
 

@@ -235,7 +235,7 @@ def _pairwise(rows: Rows, *, energy: bool) -> Callable[[np.ndarray], np.ndarray]
             *map(to_host, map_reduce(pair_sums, rows, mean, scale.astype(rows.dtype), seeds))
         )
         if not energy:
-            return np.abs(total.uv / n)
-        return pair_energy_correlations(total, n, fourth, seeds, eps=EPS)
+            return np.asarray(np.abs(total.uv / n))
+        return np.asarray(pair_energy_correlations(total, n, fourth, seeds, eps=EPS))
 
     return dependency_on

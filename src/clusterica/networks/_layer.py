@@ -191,7 +191,7 @@ class Layer(BaseEstimator):
             fields = clone(self.fields)
             if fields.random_state is None:
                 fields.set_params(random_state=int(rng.integers(2**31)))
-            return fields.fit(_some_positions(X, DEPENDENCY_ROWS, rng)).groups_
+            return list(fields.fit(_some_positions(X, DEPENDENCY_ROWS, rng)).groups_)
         groups = [np.unique(np.asarray(group, dtype=np.int64)) for group in self.fields]
         if not groups or any(len(g) == 0 or g[0] < 0 or g[-1] >= n_maps for g in groups):
             raise ValueError(
