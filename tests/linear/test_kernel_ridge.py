@@ -127,7 +127,8 @@ def test_tensors(data, kernel, n_landmarks):
     model = KernelRidgeClassifier(kernel, **settings).fit(torch.asarray(X), y)
     found = model.decision_function(torch.asarray(X))
     assert isinstance(found, torch.Tensor)
-    np.testing.assert_allclose(found, expected, atol=1e-6)
+    # Landmarks of a linear kernel on seven features are far from independent.
+    np.testing.assert_allclose(found, expected, atol=1e-6 if n_landmarks is None else 1e-4)
 
 
 def test_too_many_rows_are_refused_before_the_work(rng):
