@@ -78,6 +78,23 @@ def test_memory_budget_changes_nothing(images, memory):
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4 * expected.max())
 
 
+def test_mirror_images_have_the_same_features(images):
+    model = network(mirror=True).fit(images)
+    Z = model.transform(images)
+    np.testing.assert_allclose(model.transform(images[:, :, ::-1]), Z, rtol=1e-4, atol=1e-4)
+    plain = network().fit(images)
+    both = plain.transform(images) + plain.transform(np.ascontiguousarray(images[:, :, ::-1]))
+    np.testing.assert_allclose(Z, both / 2, rtol=1e-4, atol=1e-4)
+
+
+def test_power_is_taken_of_the_features(images):
+    Z = network().fit_transform(images)
+    np.testing.assert_allclose(network(power=0.5).fit_transform(images), np.sqrt(Z), rtol=1e-5)
+    signed = Layer(4, encoder="transform", **SMALL)
+    with pytest.raises(ValueError, match=r"power=0.5 needs features that are not negative"):
+        FeatureNetwork([signed], power=0.5, random_state=0).fit_transform(images)
+
+
 def test_groups_by_hand(images):
     """Colour and depth, or two signals side by side: each has filters of its own."""
     layer = Layer(4, fields=[[0, 1], [2]], random_state=0, **SMALL).fit(images)
