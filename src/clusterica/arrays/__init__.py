@@ -13,13 +13,13 @@ from clusterica.arrays._namespace import (
     to_like,
     working_dtype,
 )
-from clusterica.arrays._random import as_generator
 from clusterica.arrays._rows import IterableRows, Rows, as_array, as_rows, shuffled_batches
 from clusterica.arrays._schedule import in_order, one_blas_thread
 from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
 from clusterica.arrays._validation import (
     FloatOutputMixin,
     Labels,
+    as_generator,
     check_fitted_rows,
     check_labels,
     check_model_device,

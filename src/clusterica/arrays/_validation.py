@@ -12,7 +12,7 @@ import array_api_compat
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
-from sklearn.utils import assert_all_finite
+from sklearn.utils import assert_all_finite, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
@@ -139,6 +139,18 @@ def check_output_rows(estimator: Any, Y: Any, n_columns: int) -> Rows:
     if hasattr(Y, "columns"):
         expects.feature_names_in_ = estimator.get_feature_names_out()
     return check_rows(expects, Y, reset=False)
+
+
+def as_generator(random_state: Any) -> np.random.Generator:
+    """Return a NumPy Generator for a scikit-learn ``random_state`` (None, int, RandomState, Generator).
+
+    NumPy draws every random number on the host, so that all libraries and devices see the same ones.
+    """
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    if random_state is None or isinstance(random_state, np.random.RandomState):
+        random_state = check_random_state(random_state).randint(2**31, size=4)
+    return np.random.default_rng(random_state)
 
 
 def check_weights(weights: Any, rows: Rows, dtype: Any = None) -> np.ndarray:
