@@ -24,6 +24,7 @@ _SUBMODULES = (
     "kernels",
     "linear",
     "metrics",
+    "networks",
     "preprocessing",
     "report",
     "rica",

@@ -8,7 +8,16 @@ from sklearn.exceptions import ConvergenceWarning
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guide"
 # Pages that need neither files of one's own nor a GPU.
-PAGES = ("../architecture", "clusters", "encoders", "kernel_rica", "linear", "rica", "sources")
+PAGES = (
+    "../architecture",
+    "clusters",
+    "encoders",
+    "kernel_rica",
+    "linear",
+    "networks",
+    "rica",
+    "sources",
+)
 
 
 def code_blocks(text):

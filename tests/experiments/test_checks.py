@@ -15,6 +15,7 @@ from clusterica.experiments.coates_ng_2012 import (
     fig4,
     fig6,
     fig7,
+    fig8,
     params,
     table1,
     table2,
@@ -287,6 +288,7 @@ CASES = {
         fig7.checks(put(signals(), ("color", "share_in_one_half"), 0.3)),
         [2],
     ),
+    "groups": (fig8.checks(0.7, 0.5), fig8.checks(0.55, 0.5), [0]),
     "settings": (
         params_checks(params_scores()),
         params_checks(put(params_scores(), ("encoder", "sigmoid"), 0.695)),

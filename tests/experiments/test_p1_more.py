@@ -1,4 +1,4 @@
-"""The claims of P1, figures 3, 4 and 7, and on the amount of data, hold in their quick versions."""
+"""The claims of P1, figures 3, 4, 7 and 8, and on the amount of data, hold in their quick versions."""
 
 import json
 
@@ -36,6 +36,11 @@ def figure_4(tmp_path_factory):
 @pytest.fixture(scope="module")
 def figure_7(tmp_path_factory):
     return run("P1-fig7", quick=True, output=tmp_path_factory.mktemp("fig7"))
+
+
+@pytest.fixture(scope="module")
+def figure_8(tmp_path_factory):
+    return run("P1-fig8", quick=True, output=tmp_path_factory.mktemp("fig8"))
 
 
 @pytest.fixture(scope="module")
@@ -198,9 +203,13 @@ def test_data_without_the_images_is_an_error(tmp_path):
         PatchSource(Context(data=tmp_path))
 
 
-def test_files(figure_3, figure_4, figure_7, amount):
-    expected = {"P1-fig3": 2, "P1-fig4": 2, "P1-fig7": 1, "P1-data": 1}
-    for outcome in (figure_3, figure_4, figure_7, amount):
+def test_filters_of_a_group_are_alike(figure_8):
+    assert all(check.holds for check in figure_8.result.checks)
+
+
+def test_files(figure_3, figure_4, figure_7, figure_8, amount):
+    expected = {"P1-fig3": 2, "P1-fig4": 2, "P1-fig7": 1, "P1-fig8": 1, "P1-data": 1}
+    for outcome in (figure_3, figure_4, figure_7, figure_8, amount):
         record = json.loads(outcome.json_path.read_text(encoding="utf-8"))
         assert record["settings"]
         assert len(outcome.picture_paths) == expected[outcome.experiment.name]

@@ -1,6 +1,7 @@
 """Linear classifiers for wide features of many rows: a support vector machine and ridge."""
 
+from clusterica.linear._kernel_ridge import KernelRidgeClassifier
 from clusterica.linear._ridge import RidgeClassifier
 from clusterica.linear._svc import LinearSVC
 
-__all__ = ["LinearSVC", "RidgeClassifier"]
+__all__ = ["KernelRidgeClassifier", "LinearSVC", "RidgeClassifier"]

@@ -15,14 +15,17 @@ from clusterica.arrays import (
     FloatOutputMixin,
     Interval,
     Rows,
-    StrOptions,
     check_rows,
     fit_context,
+    map_reduce,
     map_rows,
+    namespace_of,
     to_host,
     warn_user,
+    working_memory,
 )
 from clusterica.ops.normalize import extremes, normalize_contrast
+from clusterica.preprocessing._whitener import percentage
 
 
 class ContrastNormalizer(FloatOutputMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -33,11 +36,12 @@ class ContrastNormalizer(FloatOutputMixin, OneToOneFeatureMixin, TransformerMixi
 
     Parameters
     ----------
-    eps : float or "auto", default=10.0
+    eps : float, "auto" or str, default=10.0
         Added to the variance of a row. The value of 10 refers to pixels in 0..255. "auto" scales it to
         the range of the data, ``10 (range / 255)^2``: for values in [0, 1] that is ``10 / 255^2``. The
         range is the first of 1, 255 and 65535 that holds all values if none is negative, otherwise
-        the largest less the smallest value.
+        the largest less the smallest value. A percentage such as ``"1%"`` is that share of the mean
+        variance of a row, for values that are no pixels.
 
     Attributes
     ----------
@@ -62,7 +66,7 @@ class ContrastNormalizer(FloatOutputMixin, OneToOneFeatureMixin, TransformerMixi
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "eps": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
+        "eps": [Interval(Real, 0, None, closed="left"), str],
     }
 
     def __init__(self, eps: Any = 10.0) -> None:
@@ -83,8 +87,14 @@ class ContrastNormalizer(FloatOutputMixin, OneToOneFeatureMixin, TransformerMixi
         self
         """
         rows = check_rows(self, X, reset=True)
-        # Coates & Ng use 10 for pixels in 0..255; a variance scales with the square of the range.
-        self.eps_ = 10.0 * (_nominal_range(rows) / 255.0) ** 2 if self.eps == "auto" else self.eps
+        if self.eps == "auto":
+            # Coates & Ng use 10 for pixels in 0..255; a variance scales with the square of the range.
+            self.eps_ = 10.0 * (_nominal_range(rows) / 255.0) ** 2
+        elif isinstance(self.eps, str):
+            total, n = map_reduce(_sum_of_variances, rows)
+            self.eps_ = percentage(self.eps) * float(total) / float(n)
+        else:
+            self.eps_ = self.eps
         # A spread far under 1 means that eps dominates the variance of the rows; some rows show it.
         normalized = normalize_contrast(rows.glance().astype(np.float64), eps=self.eps_)
         spread = float(np.median(normalized.std(axis=1)))
@@ -114,6 +124,13 @@ class ContrastNormalizer(FloatOutputMixin, OneToOneFeatureMixin, TransformerMixi
         check_is_fitted(self, "eps_")
         rows = check_rows(self, X, reset=False)
         return map_rows(partial(normalize_contrast, eps=self.eps_), rows)
+
+
+@working_memory(lambda row: 2 * row.nbytes)
+def _sum_of_variances(X: Array) -> tuple[Array, Array]:
+    """Return the sum of the variances within rows of a block, and their number."""
+    xp = namespace_of(X)
+    return xp.sum(xp.var(X, axis=1)), xp.asarray(float(X.shape[0]), device=X.device)
 
 
 def _nominal_range(rows: Rows) -> float:

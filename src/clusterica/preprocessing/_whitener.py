@@ -222,7 +222,7 @@ class Whitener(FloatOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMix
         if self.n_components is not None and self.n_components > d:
             raise ValueError(f"n_components={self.n_components} must be at most n_features={d}")
         if isinstance(self.eps, str):
-            _percentage(self.eps)
+            percentage(self.eps)
 
     def _learn(self, rows: Rows, total: Moments) -> None:
         """Set the fitted attributes from moments about the mean (their `first` is the mean)."""
@@ -234,7 +234,7 @@ class Whitener(FloatOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMix
         noise = 4 * covariance.shape[0] ** 0.5 * float(np.finfo(rows.dtype).eps) ** 2 * largest
         s = spectrum(covariance, noise=noise)
         mean_eigenvalue = float(xp.mean(s.values))
-        eps = self.eps if not isinstance(self.eps, str) else _percentage(self.eps) * mean_eigenvalue
+        eps = self.eps if not isinstance(self.eps, str) else percentage(self.eps) * mean_eigenvalue
         matrices = self._whitening(covariance, s, float(eps))
 
         self.whitening_ = rows.learned(matrices.whitening)
@@ -264,7 +264,8 @@ class Whitener(FloatOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMix
         return whiten_by_spectrum(s, eps=eps, n_components=n, rotate_back=rotate_back)
 
 
-def _percentage(text: str) -> float:
+def percentage(text: str) -> float:
+    """Return ``"1%"`` as 0.01."""
     try:
         share = float(text.removesuffix("%")) / 100
     except ValueError:

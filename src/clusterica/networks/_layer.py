@@ -1,0 +1,224 @@
+"""One layer of a network: maps -> groups of maps -> filters of each -> codes, pooled locally -> maps."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils.validation import check_is_fitted
+
+from clusterica.arrays import Array, Interval, StrOptions, as_generator, fit_context, namespace_of
+from clusterica.images import ImageFeatures
+from clusterica.networks._groups import DependencyGroups
+from clusterica.optim import Progress
+
+# Positions of maps that dependencies are measured on. A correlation of squares is then off by some .003.
+DEPENDENCY_ROWS = 100_000
+
+
+class Layer(BaseEstimator):
+    """A layer of features: from maps to maps, the codes of learned filters pooled over small cells.
+
+    Each group of input maps has filters of its own, learned as :class:`~clusterica.images.ImageFeatures`
+    does: patches are normalised and whitened, K-means learns the filters, all patches are encoded, and the
+    codes of neighbouring patches are pooled.
+
+    Parameters
+    ----------
+    n_filters : int, default=1600
+        Number of filters of each group.
+    patch_size : int, default=6
+        Side of a patch, in positions of the input maps; what K-means sees are ``patch_size**2`` numbers of
+        each map of a group. For rows without geometry it does not matter.
+    stride : int, default=1
+        Step from one patch to the next.
+    pool_size : int, default=3
+        Side of the cells over which codes are pooled, in patches.
+    pooling : {"sum", "mean", "max", "l2"}, default="sum"
+        How the codes of a cell become one.
+    fields : DependencyGroups, sequence of index arrays or None, default=None
+        Groups of input maps (receptive fields). None takes all of them as one group, right for the colours
+        of an image. A sequence gives groups by hand, such as ``[[0, 1, 2], [3]]`` for colour and depth.
+    encoder, normalizer, whitener, learner
+        Steps as in :class:`~clusterica.images.ImageFeatures`.
+    n_patches : int, default=400_000
+        Number of patches that the filters of a group are learned from.
+    random_state : int, Generator, RandomState or None, default=None
+        Seed of groups, patches and filters. A network gives its own where this is None.
+
+    Attributes
+    ----------
+    groups_ : list of ndarray
+        Input maps of each group.
+    features_ : list of ImageFeatures
+        The fitted steps of each group.
+    maps_shape_ : tuple (height, width, n_maps)
+        Shape of the output for one input.
+
+    Notes
+    -----
+    More parameters than elsewhere: a layer is all of ImageFeatures and its receptive fields, and layers of
+    a network usually differ in several of them.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "n_filters": [Interval(Integral, 1, None, closed="left")],
+        "patch_size": [Interval(Integral, 1, None, closed="left")],
+        "stride": [Interval(Integral, 1, None, closed="left")],
+        "pool_size": [Interval(Integral, 1, None, closed="left")],
+        "pooling": [StrOptions({"sum", "mean", "max", "l2"})],
+        "fields": [DependencyGroups, list, tuple, None],
+        "encoder": "no_validation",
+        "normalizer": "no_validation",
+        "whitener": "no_validation",
+        "learner": "no_validation",
+        "n_patches": [Interval(Integral, 2, None, closed="left")],
+        "random_state": ["random_state", np.random.Generator],
+    }
+
+    def __init__(
+        self,
+        n_filters: int = 1600,
+        *,
+        patch_size: int = 6,
+        stride: int = 1,
+        pool_size: int = 3,
+        pooling: str = "sum",
+        fields: Any = None,
+        encoder: Any = "soft-threshold",
+        normalizer: Any = "auto",
+        whitener: Any = "auto",
+        learner: Any = "spherical-k-means",
+        n_patches: int = 400_000,
+        random_state: Any = None,
+    ) -> None:
+        self.n_filters = n_filters
+        self.patch_size = patch_size
+        self.stride = stride
+        self.pool_size = pool_size
+        self.pooling = pooling
+        self.fields = fields
+        self.encoder = encoder
+        self.normalizer = normalizer
+        self.whitener = whitener
+        self.learner = learner
+        self.n_patches = n_patches
+        self.random_state = random_state
+
+    @fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Find the groups and learn the filters of each.
+
+        Parameters
+        ----------
+        X : array of shape (n, height, width, n_maps)
+            Maps: NumPy array, memory map or tensor.
+        y : ignored
+
+        Returns
+        -------
+        self : Layer
+        """
+        return self._learn(X, None)
+
+    def _learn(self, X: Any, progress: Progress | None) -> Self:
+        rng = as_generator(self.random_state)
+        grid = self.cells(X.shape[1], X.shape[2])
+        self.groups_ = self._groups(X, rng)
+        # Here, since the number of groups is known only now.
+        task = None if progress is None else progress.subtask("layer", len(self.groups_))
+        features = []
+        for group in self.groups_:
+            one = ImageFeatures(
+                self.n_filters,
+                patch_size=self.patch_size,
+                stride=self.stride,
+                grid=grid,
+                pooling=self.pooling,
+                encoder=self.encoder,
+                normalizer=clone(self.normalizer, safe=False),
+                whitener=clone(self.whitener, safe=False),
+                learner=clone(self.learner, safe=False),
+                n_patches=self.n_patches,
+                random_state=int(rng.integers(2**31)),
+            )
+            if task is None:
+                one.fit(_of_group(X, group))
+            else:
+                with task.lend_to(one, "group"):
+                    one.fit(_of_group(X, group))
+            features.append(one)
+        if task is not None:
+            task.end()
+        self.features_ = features
+        self.maps_shape_ = (*grid, sum(sum(one.n_codes_) for one in features))
+        return self
+
+    def transform(self, X: Any) -> Array:
+        """Return the maps of this layer.
+
+        Parameters
+        ----------
+        X : as in fit, (n, height, width, n_maps)
+            Maps of the same size as in fit.
+
+        Returns
+        -------
+        maps : array of shape (n, *maps_shape_), float32
+            Group by group; in the library and on the device of X.
+        """
+        check_is_fitted(self, "features_")
+        height, width, _ = self.maps_shape_
+        parts = []
+        for group, one in zip(self.groups_, self.features_, strict=True):
+            codes = one.transform(_of_group(X, group))
+            parts.append(codes.reshape(codes.shape[0], height, width, -1))
+        return parts[0] if len(parts) == 1 else namespace_of(*parts).concat(parts, axis=-1)
+
+    def cells(self, height: int, width: int) -> tuple[int, int]:
+        """Return the height and width of the output for inputs of this size; 0 if no patch fits in."""
+        places = [max(0, (n - self.patch_size) // self.stride + 1) for n in (height, width)]
+        down, across = (-(-n // self.pool_size) for n in places)
+        return down, across
+
+    def _groups(self, X: Any, rng: np.random.Generator) -> list[np.ndarray]:
+        n_maps = int(X.shape[3])
+        if self.fields is None:
+            return [np.arange(n_maps)]
+        if isinstance(self.fields, DependencyGroups):
+            fields = clone(self.fields)
+            if fields.random_state is None:
+                fields.set_params(random_state=int(rng.integers(2**31)))
+            return list(fields.fit(_some_positions(X, DEPENDENCY_ROWS, rng)).groups_)
+        groups = [np.unique(np.asarray(group, dtype=np.int64)) for group in self.fields]
+        if not groups or any(len(g) == 0 or g[0] < 0 or g[-1] >= n_maps for g in groups):
+            raise ValueError(
+                f"fields={self.fields!r} must be groups of indices from 0 to {n_maps - 1}, the input maps, "
+                "none of them empty"
+            )
+        return groups
+
+
+def _of_group(X: Any, group: np.ndarray) -> Any:
+    """Return the maps of a group; X itself if that is all of them."""
+    if len(group) == X.shape[3]:
+        return X
+    if isinstance(X, np.ndarray):
+        return X[..., group]
+    xp = namespace_of(X)
+    return xp.take(X, xp.asarray(group, device=X.device), axis=3)
+
+
+def _some_positions(X: Any, n_rows: int, rng: np.random.Generator) -> Any:
+    """Return all maps at up to n_rows positions of all inputs, shape (n_rows, n_maps)."""
+    n_images, height, width, n_maps = X.shape
+    n = n_images * height * width
+    chosen = np.sort(rng.choice(n, size=min(n, n_rows), replace=False))
+    if isinstance(X, np.ndarray):
+        image, place = np.divmod(chosen, height * width)
+        return X[image, place // width, place % width, :]
+    xp = namespace_of(X)
+    rows = xp.reshape(X, (n, n_maps))
+    return xp.take(rows, xp.asarray(chosen, device=X.device), axis=0)

@@ -1,0 +1,322 @@
+"""A network of layers of features, learned one after the other from unlabeled data."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from numbers import Real
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    clone,
+)
+from sklearn.callback import CallbackSupportMixin
+from sklearn.utils.validation import check_is_fitted
+
+from clusterica.arrays import (
+    Array,
+    Interval,
+    Place,
+    StrOptions,
+    as_generator,
+    fit_context,
+    namespace_of,
+)
+from clusterica.networks._layer import Layer
+from clusterica.ops.patch import CellPooling, grid_cells, pool
+from clusterica.optim import fit_progress
+from clusterica.preprocessing import ContrastNormalizer
+
+
+class FeatureNetwork(
+    CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+):
+    """Layers of features, each learned from the maps of the one before; no labels, no back-propagation.
+
+    Section 5 of [1]_. A layer after the first sees hundreds or thousands of maps. K-means learns little
+    from so many inputs at once, so each layer may split them into receptive fields, groups of maps that
+    depend on each other: ``Layer(fields=DependencyGroups(...))``.
+
+    Parameters
+    ----------
+    layers : sequence of Layer
+        From the images to the last maps.
+    grid : tuple (rows, columns), default=(2, 2)
+        Cells over which the maps of a layer are pooled to features, as
+        :class:`~clusterica.images.ImageFeatures` does.
+    output : {"all", "last"}, default="all"
+        Features of all layers joined, or those of the last layer.
+    power : float, default=1.0
+        Exponent of the features, which must not be negative unless it is 1. The square root, 0.5, keeps a few
+        large features of an image from drowning the others.
+    mirror : bool, default=False
+        Whether features are the means of those of an image and its mirror image. Right for photographs, not
+        for digits or letters; it doubles the time.
+    random_state : int, Generator, RandomState or None, default=None
+        Seed of layers without a seed of their own, and of the images they are learned from.
+
+    Attributes
+    ----------
+    layers_ : list of Layer
+        The fitted layers.
+    image_shape_ : tuple (height, width, channels)
+        Shape of an image, (1, 1, n_features) for rows.
+    n_features_out_ : int
+        Number of features of an image.
+
+    Notes
+    -----
+    fit and transform work on blocks of images: the maps of a block and of one layer are in memory, never
+    those of all images. What a layer is learned from are the maps of as many images as its patches need;
+    where these are over the memory budget of :func:`clusterica.config_context` they are kept in a temporary
+    file, or cut to a quarter of the memory of a device.
+
+    References
+    ----------
+    .. [1] A. Coates and A. Y. Ng, "Learning feature representations with K-means", 2012.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from clusterica.networks import DependencyGroups, FeatureNetwork, Layer
+    >>> X = load_digits().images
+    >>> first = Layer(24, patch_size=3, pool_size=2, n_patches=5000)
+    >>> groups = DependencyGroups(size=12, n_groups=3)
+    >>> second = Layer(16, patch_size=2, pool_size=1, fields=groups, n_patches=5000)
+    >>> network = FeatureNetwork([first, second], random_state=0)
+    >>> Z = network.fit_transform(X)
+    >>> len(Z)
+    1797
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "layers": [list, tuple],
+        "grid": [tuple, list],
+        "output": [StrOptions({"all", "last"})],
+        "power": [Interval(Real, 0, None, closed="neither")],
+        "mirror": ["boolean"],
+        "random_state": ["random_state", np.random.Generator],
+    }
+
+    def __init__(
+        self,
+        layers: Sequence[Layer],
+        *,
+        grid: tuple[int, int] = (2, 2),
+        output: str = "all",
+        power: float = 1.0,
+        mirror: bool = False,
+        random_state: Any = None,
+    ) -> None:
+        self.layers = layers
+        self.grid = grid
+        self.output = output
+        self.power = power
+        self.mirror = mirror
+        self.random_state = random_state
+
+    @fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn the layers, one after the other.
+
+        Parameters
+        ----------
+        X : array of shape (n, height, width), (n, height, width, channels) or (n, n_features)
+            Images of one size, or rows without geometry. NumPy array, memory map or tensor.
+        y : ignored
+
+        Returns
+        -------
+        self : FeatureNetwork
+        """
+        if not self.layers or not all(isinstance(layer, Layer) for layer in self.layers):
+            raise ValueError("layers must be one Layer or more, such as [Layer(), Layer(...)]")
+        images = _as_images(X)
+        layers = [clone(layer) for layer in self.layers]
+        rows = images.shape[1] == images.shape[2] == 1
+        for i, layer in enumerate(layers):
+            if rows:
+                layer.set_params(patch_size=1, stride=1, pool_size=1)
+            if isinstance(layer.normalizer, str) and layer.normalizer == "auto" and (rows or i > 0):
+                # Maps have no nominal range as pixels do. The paper's constant is about this share of
+                # the variance of patches of photographs.
+                layer.set_params(normalizer=ContrastNormalizer("1%"))
+        self._check_sizes(layers, images)
+        rng = as_generator(self.random_state)
+        progress = fit_progress(self, len(layers), X=X)
+        learned: list[Layer] = []
+        with tempfile.TemporaryDirectory(prefix="clusterica-") as folder:
+            for layer in layers:
+                if layer.random_state is None:
+                    layer.set_params(random_state=int(rng.integers(2**31)))
+                inputs = self._inputs(images, learned, layer, rng, Path(folder))
+                learned.append(layer._learn(inputs, progress))
+                del inputs
+        progress.end()
+        self.layers_ = learned
+        self.image_shape_ = tuple(int(n) for n in images.shape[1:])
+        self.n_features_out_ = self._n_features_out = sum(
+            layer.maps_shape_[2] * int(np.prod(self._cells(layer))) for layer in self._shown()
+        )
+        return self
+
+    def transform(self, X: Any) -> Array:
+        """Return the features of images: the maps of every layer, pooled over the grid.
+
+        Parameters
+        ----------
+        X : as in fit
+            Images of the same size as in fit, or rows.
+
+        Returns
+        -------
+        features : array of shape (n, n_features_out_), float32
+            Layer by layer, cell by cell; in the library and on the device of X.
+        """
+        check_is_fitted(self, "layers_")
+        images = _as_images(X)
+        if tuple(images.shape[1:]) != self.image_shape_:
+            raise ValueError(
+                f"images have shape {tuple(images.shape[1:])} and those in fit had {self.image_shape_}; "
+                "resize them"
+            )
+        xp, place = namespace_of(images), Place(images)
+        features = None
+        for start, stop in self._cuts(images, self.layers_):
+            block = self._pooled(images[start:stop, ...])
+            if self.mirror:
+                block = (block + self._pooled(xp.flip(images[start:stop, ...], axis=2))) / 2
+            if self.power != 1:
+                if float(xp.min(block)) < 0:
+                    raise ValueError(
+                        f"power={self.power} needs features that are not negative; use an encoder such as "
+                        "'soft-threshold', or power=1"
+                    )
+                block = block**self.power
+            if features is None:
+                shape = (images.shape[0], self.n_features_out_)
+                features = xp.empty(shape, dtype=block.dtype, device=block.device)
+            features[start:stop, :] = block
+        return place.put(features)
+
+    def _pooled(self, images: Any) -> Array:
+        """Return the features of a few images: the maps of the layers shown, pooled over the grid."""
+        maps = _maps(images, self.layers_)
+        shown = zip(self._shown(), maps[-len(self._shown()) :], strict=True)
+        xp, parts = namespace_of(images), []
+        for layer, values in shown:
+            cells = grid_cells(layer.maps_shape_[:2], [self._cells(layer)])
+            pooled = pool(values, cells, pooling=CellPooling[layer.pooling.upper()])
+            parts.append(xp.reshape(pooled, (len(images), -1)))
+        return parts[0] if len(parts) == 1 else xp.concat(parts, axis=1)
+
+    def _shown(self) -> list[Layer]:
+        """Return the layers whose features are the output."""
+        return self.layers_ if self.output == "all" else self.layers_[-1:]
+
+    def _cells(self, layer: Layer) -> tuple[int, int]:
+        """Return the grid of a layer; no finer than its maps."""
+        height, width, _ = layer.maps_shape_
+        return min(self.grid[0], height), min(self.grid[1], width)
+
+    def _inputs(
+        self,
+        images: Any,
+        learned: list[Layer],
+        layer: Layer,
+        rng: np.random.Generator,
+        folder: Path,
+    ) -> Any:
+        """Return the maps that a layer is learned from, of as many images as its patches need."""
+        if not learned:
+            return images
+        height, width, n_maps = learned[-1].maps_shape_
+        down, across = (max(1, n - layer.patch_size + 1) for n in (height, width))
+        place, per_image = Place(images), 4 * height * width * n_maps
+        # Half of the positions of an image: patches beside each other tell much the same.
+        n_images = min(len(images), -(-2 * layer.n_patches // (down * across)))
+        if not place.on_host:
+            n_images = max(1, min(n_images, 4 * place.memory // per_image))
+        chosen = np.sort(rng.choice(len(images), size=n_images, replace=False))
+        shape, needed = (n_images, height, width, n_maps), n_images * per_image
+        maps: Any
+        if not place.on_host:
+            xp = namespace_of(images)
+            maps = xp.empty(shape, dtype=xp.float32, device=images.device)
+        elif needed <= place.memory:
+            maps = np.empty(shape, np.float32)
+        else:
+            _check_disk(folder, needed)
+            maps = np.lib.format.open_memmap(folder / "maps.npy", "w+", np.float32, shape)
+        some = _take(images, chosen)
+        for start, stop in self._cuts(some, learned):
+            maps[start:stop, ...] = _maps(some[start:stop, ...], learned)[-1]
+        return maps
+
+    def _cuts(self, images: Any, layers: list[Layer]) -> Iterator[tuple[int, int]]:
+        """Yield where blocks of images begin and end that fit the memory budget with all their maps."""
+        sizes = [int(np.prod(images.shape[1:])), *(int(np.prod(m.maps_shape_)) for m in layers)]
+        # Maps of all layers, and the input of one, gathered group by group.
+        per_image = 4 * (sum(sizes) + max(sizes))
+        size = max(1, Place(images).memory // per_image)
+        for start in range(0, len(images), size):
+            yield start, min(start + size, len(images))
+
+    def _check_sizes(self, layers: list[Layer], images: Any) -> None:
+        height, width = int(images.shape[1]), int(images.shape[2])
+        for i, layer in enumerate(layers):
+            cells = layer.cells(height, width)
+            if min(cells) < 1:
+                raise ValueError(
+                    f"the input of layer {i + 1} is {height} x {width}, smaller than its "
+                    f"patch_size={layer.patch_size}; use smaller patches, a smaller pool_size or stride "
+                    "in the layers before, or larger images"
+                )
+            height, width = cells
+
+
+def _as_images(X: Any) -> Any:
+    """Return images with channels; rows become images of one pixel."""
+    if not hasattr(X, "shape"):
+        X = np.asarray(X)
+    if len(X.shape) not in (2, 3, 4):
+        raise ValueError(
+            f"X has shape {tuple(X.shape)}; give images (n, height, width) or (n, height, width, channels), "
+            "or rows (n, n_features)"
+        )
+    if len(X.shape) == 2:
+        return X[:, None, None, :]
+    return X[..., None] if len(X.shape) == 3 else X
+
+
+def _take(images: Any, chosen: np.ndarray) -> Any:
+    if len(chosen) == len(images):
+        return images
+    if isinstance(images, np.ndarray):
+        return images[chosen]
+    xp = namespace_of(images)
+    return xp.take(images, xp.asarray(chosen, device=images.device), axis=0)
+
+
+def _maps(images: Any, layers: list[Layer]) -> list[Array]:
+    """Return the maps of all layers, one after the other."""
+    maps: list[Array] = []
+    for layer in layers:
+        maps.append(layer.transform(maps[-1] if maps else images))
+    return maps
+
+
+def _check_disk(folder: Path, needed: int) -> None:
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise OSError(
+            f"the maps to learn from take {needed / 2**30:.1f} GiB, more than the memory budget, and "
+            f"{folder} has {free / 2**30:.1f} GiB free; lower n_patches, raise the budget with "
+            "clusterica.config_context(memory=...), or set TMPDIR to a larger disk"
+        )

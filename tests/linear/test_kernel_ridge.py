@@ -1,0 +1,162 @@
+"""Kernel ridge on blocks of features, against scikit-learn's and a loop that leaves one row out."""
+
+import numpy as np
+import pytest
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from clusterica import config_context
+from clusterica.linear import KernelRidgeClassifier
+
+
+@pytest.fixture
+def data(rng):
+    y = rng.integers(3, size=90)
+    X = rng.normal(size=(3, 7))[y] + rng.normal(size=(90, 7))
+    return X * rng.uniform(0.1, 10, size=7) + 5, y
+
+
+def targets(y):
+    return np.where(y[:, None] == np.unique(y), 1.0, -1.0)
+
+
+@parametrize_with_checks(
+    [KernelRidgeClassifier("linear", alpha=1.0), KernelRidgeClassifier("rbf", alpha=0.1)]
+)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_as_kernel_ridge_of_scikit_learn(data, kernel, dtype):
+    X, y = data
+    model = KernelRidgeClassifier(kernel, alpha=0.7, gamma=0.05).fit(X.astype(dtype), y)
+    Z, Y = StandardScaler().fit_transform(X), targets(y)
+    other = KernelRidge(alpha=0.7, kernel=kernel, gamma=0.05).fit(Z, Y - Y.mean(axis=0))
+    expected = other.predict(Z) + Y.mean(axis=0)
+    np.testing.assert_allclose(model.decision_function(X.astype(dtype)), expected, atol=2e-4)
+    np.testing.assert_array_equal(model.predict(X.astype(dtype)), expected.argmax(axis=1))
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_accuracy_is_that_of_leaving_one_out(data, kernel):
+    X, y = data
+    model = KernelRidgeClassifier(kernel, alpha=0.5, gamma=0.05).fit(X, y)
+    Z, Y = StandardScaler().fit_transform(X), targets(y)
+    b = Y.mean(axis=0)
+    right = 0
+    for i in range(len(y)):
+        rest = np.arange(len(y)) != i
+        one = KernelRidge(alpha=0.5, kernel=kernel, gamma=0.05).fit(Z[rest], Y[rest] - b)
+        right += (one.predict(Z[[i]]) + b).argmax() == y[i]
+    assert model.loo_accuracy_ == pytest.approx(right / len(y))
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_blocks_of_features_are_never_joined(data, rng, kernel):
+    """The same classifier as with the wide features, whose blocks are made from the rows on every pass."""
+    X, y = data
+    maps = [rng.normal(size=(7, k)) for k in (5, 1, 30)]
+    largest = []
+
+    def features(rows):
+        for M in maps:
+            largest.append(M.shape[1])
+            yield np.maximum(rows @ M, 0)
+
+    wide = np.concatenate(list(features(X)), axis=1)
+    settings = {"alpha": 0.5, "gamma": 0.01}
+    blocks = KernelRidgeClassifier(kernel, features=features, **settings).fit(X, y)
+    whole = KernelRidgeClassifier(kernel, **settings).fit(wide, y)
+    np.testing.assert_allclose(
+        blocks.decision_function(X), whole.decision_function(wide), atol=1e-8
+    )
+    assert hasattr(blocks, "coef_") is (kernel == "linear")
+    assert hasattr(blocks, "X_fit_") is (kernel == "rbf")
+    assert blocks.kept_nbytes_ == (36 * 3 * 8 if kernel == "linear" else 90 * 7 * 8 + 90 * 3 * 8)
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_landmarks_span_the_solution(data, kernel):
+    X, y = data
+    exact = KernelRidgeClassifier(kernel, alpha=0.5, gamma=0.01).fit(X, y)
+    many = KernelRidgeClassifier(kernel, alpha=0.5, gamma=0.01, n_landmarks=89, random_state=0).fit(
+        X, y
+    )
+    few = KernelRidgeClassifier(kernel, alpha=0.5, gamma=0.01, n_landmarks=30, random_state=0).fit(
+        X, y
+    )
+    D = exact.decision_function(X)
+    near, far = (np.abs(m.decision_function(X) - D).max() for m in (many, few))
+    assert near < 0.05
+    assert far < 0.5
+    if kernel == "rbf":
+        assert few.X_fit_.shape == (30, 7)
+
+
+def test_auto_finds_what_a_grid_finds(data):
+    X, y = data
+    model = KernelRidgeClassifier("rbf").fit(X, y)
+    assert model.loo_accuracy_ == model.search_["accuracy"].max()
+    assert {len(v) for v in model.search_.values()} == {len(model.search_["alpha"])}
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        alpha, gamma = 10 ** rng.uniform(-3, 1), 10 ** rng.uniform(-3, 0)
+        other = KernelRidgeClassifier("rbf", alpha=alpha, gamma=gamma).fit(X, y)
+        assert model.loo_accuracy_ >= other.loo_accuracy_ - 0.05
+
+
+def test_two_classes_have_one_decision(data):
+    X, y = data
+    labels = np.where(y == 0, "a", "b")
+    model = KernelRidgeClassifier("linear", alpha=1.0).fit(X, labels)
+    D = model.decision_function(X)
+    assert D.shape == (90,)
+    np.testing.assert_array_equal(model.predict(X), np.where(D > 0, "b", "a"))
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+@pytest.mark.parametrize("n_landmarks", [None, 40])
+def test_tensors(data, kernel, n_landmarks):
+    torch = pytest.importorskip("torch")
+    X, y = data
+    settings = {"alpha": 0.5, "gamma": 0.01, "n_landmarks": n_landmarks, "random_state": 0}
+    expected = KernelRidgeClassifier(kernel, **settings).fit(X, y).decision_function(X)
+    model = KernelRidgeClassifier(kernel, **settings).fit(torch.asarray(X), y)
+    found = model.decision_function(torch.asarray(X))
+    assert isinstance(found, torch.Tensor)
+    # Landmarks of a linear kernel on seven features are far from independent.
+    np.testing.assert_allclose(found, expected, atol=1e-6 if n_landmarks is None else 1e-4)
+
+
+def test_too_many_rows_are_refused_before_the_work(rng):
+    X, y = rng.normal(size=(3000, 3)), rng.integers(2, size=3000)
+    with config_context(memory="64MiB"):
+        with pytest.raises(ValueError, match=r"3000 rows need about 0.2 GiB.*or set n_landmarks"):
+            KernelRidgeClassifier().fit(X, y)
+        KernelRidgeClassifier(alpha=1.0, gamma=0.1, n_landmarks=50).fit(X, y)
+
+
+def test_constant_features_count_for_nothing(data):
+    X, y = data
+    more = np.concatenate([X, np.full((90, 2), 3.0)], axis=1)
+    D = KernelRidgeClassifier(alpha=0.5, gamma=0.01).fit(X, y).decision_function(X)
+    again = KernelRidgeClassifier(alpha=0.5, gamma=0.01).fit(more, y).decision_function(more)
+    np.testing.assert_allclose(again, D, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("features", "message"),
+    [
+        (lambda X: [], "gave no block"),
+        (lambda X: [X[:3]], r"block of shape \(3, 7\)"),
+        (lambda X: [X[:, 0]], "it must be"),
+        (lambda X: [X * np.nan], "NaN or infinity"),
+    ],
+)
+def test_bad_blocks(data, features, message):
+    X, y = data
+    with pytest.raises(ValueError, match=message):
+        KernelRidgeClassifier(features=features).fit(X, y)
