@@ -111,6 +111,7 @@ class CosineKMeans(BaseKMeans):
     }
     _size_name = "n_axes"
 
+    # Eleven parameters: the ten of KMeans, and whether the axes are orthogonal.
     def __init__(
         self,
         n_axes: int | None = None,

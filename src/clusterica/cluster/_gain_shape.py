@@ -107,6 +107,7 @@ class GainShapeKMeans(BaseKMeans):
         "damping": [Interval(Real, 0, None, closed="left")],
     }
 
+    # Eleven parameters: the ten of KMeans and the damping of its updates.
     def __init__(
         self,
         n_clusters: int = 8,

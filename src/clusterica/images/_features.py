@@ -164,6 +164,7 @@ class ImageFeatures(
         "random_state": ["random_state", np.random.Generator],
     }
 
+    # Twelve parameters: one for each step of the pipeline, and the sizes that the steps share.
     def __init__(
         self,
         n_filters: int = 1600,

@@ -57,10 +57,6 @@ class Layer(BaseEstimator):
     maps_shape_ : tuple (height, width, n_maps)
         Shape of the output for one input.
 
-    Notes
-    -----
-    More parameters than elsewhere: a layer is all of ImageFeatures and its receptive fields, and layers of
-    a network usually differ in several of them.
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
@@ -78,6 +74,8 @@ class Layer(BaseEstimator):
         "random_state": ["random_state", np.random.Generator],
     }
 
+    # Twelve parameters: a layer is all of ImageFeatures and its receptive fields, and layers of a network
+    # usually differ in several of them.
     def __init__(
         self,
         n_filters: int = 1600,
