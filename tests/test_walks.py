@@ -99,17 +99,17 @@ def was_handed_down(code, caller):
     """
     values = dict(caller.f_locals)
     values |= getattr(values.get("self"), "__dict__", {})
-    return any(code is code_of(value) for value in values.values())
+    return any(code in codes_of(value) for value in values.values())
 
 
-def code_of(value):
-    """Return the code of a function, method, partial or object that can be called, or None."""
+def codes_of(value):
+    """Return the code of a function, method, partial or object that can be called, and of what it wraps."""
     while isinstance(value, functools.partial):
         value = value.func
     if not callable(value):
-        return None
+        return set()
     function = value if inspect.isroutine(value) else type(value).__call__
-    return getattr(inspect.unwrap(function), "__code__", None)
+    return {getattr(f, "__code__", None) for f in (function, inspect.unwrap(function))}
 
 
 def fit_rows():
@@ -126,7 +126,7 @@ def fit_images():
     return LinearSVC(C="auto", random_state=0).fit(X, labels).predict(X)
 
 
-@pytest.mark.parametrize(("call", "most"), [(fit_rows, 20), (fit_images, 45)])
+@pytest.mark.parametrize(("call", "most"), [(fit_rows, 17), (fit_images, 41)])
 def test_a_walk_touches_few_files_and_never_goes_up(call, most):
     walk = trace(call)
     assert len(walk.files) <= most, "\n".join(sorted(walk.files))
