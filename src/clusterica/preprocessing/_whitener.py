@@ -30,8 +30,7 @@ from clusterica.ops.whiten import (
     whiten_by_cholesky,
     whiten_by_spectrum,
 )
-from clusterica.preprocessing.maps import apply_map
-from clusterica.preprocessing.moments import moments_about_mean
+from clusterica.preprocessing.passes import apply_map, moments_about_mean
 
 
 class Whitener(FloatOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
