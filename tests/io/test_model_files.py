@@ -4,7 +4,6 @@ import inspect
 import json
 import os
 import pickle
-import pkgutil
 import struct
 import sys
 from importlib import import_module
@@ -41,7 +40,8 @@ from clusterica.encoders import (
 from clusterica.ica import ClusterICA, KernelICA, KurtosisPursuit
 from clusterica.images import ImageFeatures
 from clusterica.kernels import Gaussian, Normalized, Polynomial
-from clusterica.linear import LinearSVC, RidgeClassifier
+from clusterica.linear import KernelRidgeClassifier, LinearSVC, RidgeClassifier
+from clusterica.networks import DependencyGroups, FeatureNetwork, Layer
 from clusterica.preprocessing import ContrastNormalizer, KernelWhitener, Whitener
 from clusterica.rica import RICA, DiscriminativeKernelRICA, DiscriminativeRICA, KernelRICA
 
@@ -120,6 +120,19 @@ def test_a_fitted_model_comes_back_as_it_was(name, X, tmp_path):
     assert_array_equal(getattr(again, method)(X), getattr(model, method)(X))
 
 
+def test_networks(tmp_path):
+    images = np.random.default_rng(0).integers(0, 256, (40, 10, 10)).astype(np.uint8)
+    second = Layer(
+        4, patch_size=2, pool_size=1, n_patches=200, fields=DependencyGroups(5, n_groups=2)
+    )
+    model = FeatureNetwork(
+        [Layer(6, patch_size=3, pool_size=2, n_patches=400), second], power=0.5, random_state=0
+    ).fit(images)
+    again = there_and_back(model, tmp_path)
+    assert_equal(model, again)
+    assert_array_equal(again.transform(images), model.transform(images))
+
+
 def test_one_column(X, tmp_path):
     model = DensityClusterer().fit(X[:, :1])
     assert_array_equal(there_and_back(model, tmp_path).predict(X[:, :1]), model.labels_)
@@ -135,7 +148,16 @@ def test_filters_of_classes(constraint, learner, X, tmp_path):
     assert_array_equal(again.transform(X), model.transform(X))
 
 
-@pytest.mark.parametrize("classifier", [LinearSVC(C=1.0), RidgeClassifier(alpha=1.0)], ids=str)
+@pytest.mark.parametrize(
+    "classifier",
+    [
+        LinearSVC(C=1.0),
+        RidgeClassifier(alpha=1.0),
+        KernelRidgeClassifier("linear", alpha=1.0),
+        KernelRidgeClassifier("rbf", alpha=1.0, gamma=0.1),
+    ],
+    ids=str,
+)
 def test_linear_classifiers(classifier, X, tmp_path):
     y = np.array(["north", "south"])[(X[:, 0] > 0).astype(int)]
     model = classifier.fit(X, y)
@@ -222,9 +244,17 @@ def test_numbers_that_json_lacks(tmp_path):
 def test_every_estimator_is_tried():
     """Whoever adds an estimator is asked to add it here."""
     found = set()
-    for package in ("preprocessing", "cluster", "ica", "encoders", "linear", "images"):
-        if not any(m.name == package for m in pkgutil.iter_modules(clusterica.__path__)):
-            continue
+    for package in (
+        "preprocessing",
+        "cluster",
+        "ica",
+        "rica",
+        "dictionaries",
+        "encoders",
+        "linear",
+        "images",
+        "networks",
+    ):
         module = import_module(f"clusterica.{package}")
         found |= {
             name
@@ -235,6 +265,10 @@ def test_every_estimator_is_tried():
         }
     elsewhere = {
         "BaseEncoder",  # for subclasses
+        "DependencyGroups",
+        "FeatureNetwork",
+        "Layer",
+        "KernelRidgeClassifier",
         "DensityClusterer",
         "DiscriminativeKernelRICA",
         "DiscriminativeRICA",
