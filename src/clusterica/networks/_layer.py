@@ -164,7 +164,7 @@ class Layer(BaseEstimator):
 
         Returns
         -------
-        maps : array of shape (n, *maps_shape_), float32
+        maps : array of shape (n, height, width, n_maps), float32
             Group by group; in the library and on the device of X.
         """
         check_is_fitted(self, "features_")
