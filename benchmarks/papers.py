@@ -59,6 +59,12 @@ def section(record: dict[str, Any]) -> list[str]:
     rows = [[_cell(value) for value in row] for row in record["rows"]]
     lines += rst_table([_cell(c) for c in record["columns"]], rows)
     lines += [_text(record["note"]), ""]
+    if "C" in record["columns"] and record.get("version") == "0.1.0.dev0":
+        # A result file is left as its run wrote it.
+        lines += [
+            "C is that of ``LinearSVC`` before 0.1.0: now it is divided by the number of rows.",
+            "",
+        ]
     for name in record["pictures"]:
         source = RESULTS / name
         if source.exists():

@@ -272,7 +272,7 @@ def _classifying(part: dict[str, Any]) -> list[str]:
         [
             names[row["contender"], row["kind"]],
             *(
-                f"{row[stage]:.2f} s"
+                f"{_seconds(row, stage):.2f} s"
                 for stage in ("seconds", "learn", "encode", "classifier", "cpu_seconds")
             ),
             f"{row['accuracy']:.1%}",
@@ -280,6 +280,11 @@ def _classifying(part: dict[str, Any]) -> list[str]:
         for row in part["rows"]
     ]
     return lines + rst_table(["", "all", "learn", "encode", "classifier", "CPU", "accuracy"], table)
+
+
+def _seconds(row: dict[str, Any], stage: str) -> float:
+    """Return the time of a stage; files written before 0.1.0 call the classifier "head"."""
+    return float(row["head"] if stage == "classifier" and stage not in row else row[stage])
 
 
 def _everything(part: dict[str, Any]) -> list[str]:
@@ -291,7 +296,7 @@ def _everything(part: dict[str, Any]) -> list[str]:
     ]
     row = [
         *(
-            f"{part[stage]:.0f} s"
+            f"{_seconds(part, stage):.0f} s"
             for stage in ("seconds", "learn", "encode", "classifier", "cpu_seconds")
         ),
         f"{part['extra_mib']:.0f} MiB",
