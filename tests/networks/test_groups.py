@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from clusterica import config_context
 from clusterica.networks import DependencyGroups
@@ -17,6 +18,11 @@ def grouped_inputs(rng, n=20_000, n_groups=6, size=5, correlation=0.0):
     )
     order = rng.permutation(n_groups * size)
     return X[:, order], np.repeat(np.arange(n_groups), size)[order]
+
+
+@parametrize_with_checks([DependencyGroups(2, method=method) for method in ("exact", "pairwise")])
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
 
 
 @pytest.mark.parametrize("method", ["exact", "pairwise", "auto"])
