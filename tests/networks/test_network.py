@@ -27,13 +27,21 @@ def network(**settings):
     return FeatureNetwork(layers, random_state=0, **settings)
 
 
-def test_one_layer_is_image_features(images):
-    """Cells of the whole image: the same steps, the same seed, the same features."""
-    layer = Layer(8, n_patches=2000, patch_size=3, pool_size=5)
-    found = FeatureNetwork([layer], random_state=0).fit(images)
+@pytest.mark.parametrize("grid", [(2, 2), [(1, 1), (3, 3)]], ids=str)
+def test_one_layer_is_image_features(images, grid):
+    """The same steps, the same seed, the same features: the last layer pools its codes over the grid."""
+    layer = Layer(8, n_patches=2000, patch_size=3)
+    found = FeatureNetwork([layer], grid=grid, random_state=0).fit(images)
     seed = found.layers_[0].features_[0].random_state
-    other = ImageFeatures(8, n_patches=2000, patch_size=3, random_state=seed).fit(images)
-    np.testing.assert_allclose(found.transform(images), other.transform(images), rtol=1e-5)
+    other = ImageFeatures(8, n_patches=2000, patch_size=3, grid=grid, random_state=seed).fit(images)
+    np.testing.assert_array_equal(found.transform(images), other.transform(images))
+    assert found.n_features_out_ == other.n_features_out_
+
+
+@pytest.mark.parametrize("grid", [(0, 2), (2,), [(1, 1), (2, 2.5)], ()])
+def test_wrong_grids_are_refused(images, grid):
+    with pytest.raises(ValueError, match="must be \\(rows, columns\\)"):
+        network(grid=grid).fit(images)
 
 
 def test_maps_are_pooled_codes_of_patches(images):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from copy import copy
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
@@ -169,16 +171,46 @@ class Layer(BaseEstimator):
         """
         check_is_fitted(self, "features_")
         height, width, _ = self.maps_shape_
+        pooled = self._pooled(X, [(height, width)])
+        return pooled.reshape(pooled.shape[0], height, width, -1)
+
+    def features(self, X: Any, grids: Sequence[tuple[int, int]]) -> Array:
+        """Return codes that are pooled over coarse grids rather than the cells of this layer.
+
+        Parameters
+        ----------
+        X : as in fit, (n, height, width, n_maps)
+            Maps of the same size as in fit.
+        grids : sequence of tuples (rows, columns)
+            Cells of each grid.
+
+        Returns
+        -------
+        features : array of shape (n, n_cells * n_maps), float32
+            Cell by cell.
+        """
+        check_is_fitted(self, "features_")
+        pooled = self._pooled(X, grids)
+        return pooled.reshape(pooled.shape[0], -1)
+
+    def _pooled(self, X: Any, grids: Sequence[tuple[int, int]]) -> Array:
+        """Return the codes of all groups, pooled over the cells of grids: (n, n_cells, n_maps)."""
+        n_cells = sum(down * across for down, across in grids)
         parts = []
         for group, one in zip(self.groups_, self.features_, strict=True):
-            codes = one.transform(_of_group(X, group))
-            parts.append(codes.reshape(codes.shape[0], height, width, -1))
+            # A copy with another grid shares what was learned: the grid matters only when codes are pooled.
+            pooled = copy(one).set_params(grid=list(grids)).transform(_of_group(X, group))
+            parts.append(pooled.reshape(pooled.shape[0], n_cells, -1))
         return parts[0] if len(parts) == 1 else namespace_of(*parts).concat(parts, axis=-1)
 
     def cells(self, height: int, width: int) -> tuple[int, int]:
         """Return the height and width of the output for inputs of this size; 0 if no patch fits in."""
-        places = [max(0, (n - self.patch_size) // self.stride + 1) for n in (height, width)]
-        down, across = (-(-n // self.pool_size) for n in places)
+        down, across = (-(-n // self.pool_size) for n in self.places(height, width))
+        return down, across
+
+    def places(self, height: int, width: int) -> tuple[int, int]:
+        """Return how many patches an input of this size has, down and across."""
+        down, across = (max(0, (n - self.patch_size) // self.stride + 1) for n in (height, width))
         return down, across
 
     def _groups(self, X: Any, rng: np.random.Generator) -> list[np.ndarray]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from numbers import Real
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -47,9 +47,9 @@ class FeatureNetwork(
     ----------
     layers : sequence of Layer
         From the images to the last maps.
-    grid : tuple (rows, columns), default=(2, 2)
-        Cells over which the maps of a layer are pooled to features, as
-        :class:`~clusterica.images.ImageFeatures` does.
+    grid : tuple (rows, columns) or list of such tuples, default=(2, 2)
+        Cells over which a layer is pooled to features, as :class:`~clusterica.images.ImageFeatures` does; a
+        list makes a spatial pyramid. The last layer pools its codes, the others their maps.
     output : {"all", "last"}, default="all"
         Features of all layers joined, or those of the last layer.
     power : float, default=1.0
@@ -108,7 +108,7 @@ class FeatureNetwork(
         self,
         layers: Sequence[Layer],
         *,
-        grid: tuple[int, int] = (2, 2),
+        grid: tuple[int, int] | list[tuple[int, int]] = (2, 2),
         output: str = "all",
         power: float = 1.0,
         mirror: bool = False,
@@ -137,6 +137,7 @@ class FeatureNetwork(
         """
         if not self.layers or not all(isinstance(layer, Layer) for layer in self.layers):
             raise ValueError("layers must be one Layer or more, such as [Layer(), Layer(...)]")
+        _as_grids(self.grid)  # a wrong one is refused before hours are spent
         images = _as_images(X)
         layers = [clone(layer) for layer in self.layers]
         rows = images.shape[1] == images.shape[2] == 1
@@ -161,10 +162,20 @@ class FeatureNetwork(
         progress.end()
         self.layers_ = learned
         self.image_shape_ = tuple(int(n) for n in images.shape[1:])
-        self.n_features_out_ = self._n_features_out = sum(
-            layer.maps_shape_[2] * int(np.prod(self._cells(layer))) for layer in self._shown()
-        )
         return self
+
+    @property
+    def n_features_out_(self) -> int:
+        """Number of features of an image."""
+        check_is_fitted(self, "layers_")
+        return sum(
+            layer.maps_shape_[2] * sum(down * across for down, across in self._grids(i))
+            for i, layer in self._shown()
+        )
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_features_out_
 
     def transform(self, X: Any) -> Array:
         """Return the features of images: the maps of every layer, pooled over the grid.
@@ -206,24 +217,31 @@ class FeatureNetwork(
         return place.put(features)
 
     def _pooled(self, images: Any) -> Array:
-        """Return the features of a few images: the maps of the layers shown, pooled over the grid."""
-        maps = _maps(images, self.layers_)
-        shown = zip(self._shown(), maps[-len(self._shown()) :], strict=True)
+        """Return the features of a few images: the layers shown, pooled over the grid."""
+        maps = [images, *_maps(images, self.layers_[:-1])]
         xp, parts = namespace_of(images), []
-        for layer, values in shown:
-            cells = grid_cells(layer.maps_shape_[:2], [self._cells(layer)])
-            pooled = pool(values, cells, pooling=CellPooling[layer.pooling.upper()])
+        for i, layer in self._shown():
+            grids = self._grids(i)
+            if i == len(self.layers_) - 1:
+                parts.append(layer.features(maps[i], grids))
+                continue
+            cells = grid_cells(layer.maps_shape_[:2], grids)
+            pooled = pool(maps[i + 1], cells, pooling=CellPooling[layer.pooling.upper()])
             parts.append(xp.reshape(pooled, (len(images), -1)))
         return parts[0] if len(parts) == 1 else xp.concat(parts, axis=1)
 
-    def _shown(self) -> list[Layer]:
-        """Return the layers whose features are the output."""
-        return self.layers_ if self.output == "all" else self.layers_[-1:]
+    def _shown(self) -> list[tuple[int, Layer]]:
+        """Return the layers whose features are the output, with their places in the network."""
+        layers = list(enumerate(self.layers_))
+        return layers if self.output == "all" else layers[-1:]
 
-    def _cells(self, layer: Layer) -> tuple[int, int]:
-        """Return the grid of a layer; no finer than its maps."""
-        height, width, _ = layer.maps_shape_
-        return min(self.grid[0], height), min(self.grid[1], width)
+    def _grids(self, i: int) -> list[tuple[int, int]]:
+        """Return the grids of a layer, none finer than what is pooled."""
+        height, width, _ = self.layers_[i].maps_shape_
+        if i == len(self.layers_) - 1:
+            before = self.layers_[i - 1].maps_shape_ if i > 0 else self.image_shape_
+            height, width = self.layers_[i].places(*before[:2])
+        return [(min(down, height), min(across, width)) for down, across in _as_grids(self.grid)]
 
     def _inputs(
         self,
@@ -293,6 +311,15 @@ def _as_images(X: Any) -> Any:
     if len(X.shape) == 2:
         return X[:, None, None, :]
     return X[..., None] if len(X.shape) == 3 else X
+
+
+def _as_grids(grid: Any) -> list[tuple[int, int]]:
+    """Return one grid or several as a list of (rows, columns)."""
+    grids = grid if grid and isinstance(grid[0], tuple | list) else [grid]
+    for one in grids:
+        if len(one) != 2 or not all(isinstance(n, Integral) and n >= 1 for n in one):
+            raise ValueError(f"grid={grid!r} must be (rows, columns), or a list of such tuples")
+    return [(int(down), int(across)) for down, across in grids]
 
 
 def _take(images: Any, chosen: np.ndarray) -> Any:
