@@ -51,7 +51,7 @@ def test_accuracy_is_that_of_leaving_one_out(data, kernel):
         rest = np.arange(len(y)) != i
         one = KernelRidge(alpha=0.5, kernel=kernel, gamma=0.05).fit(Z[rest], Y[rest] - b)
         right += (one.predict(Z[[i]]) + b).argmax() == y[i]
-    assert model.loo_accuracy_ == pytest.approx(right / len(y))
+    assert model.validation_accuracy_ == pytest.approx(right / len(y))
 
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
@@ -99,13 +99,13 @@ def test_landmarks_span_the_solution(data, kernel):
 def test_auto_finds_what_a_grid_finds(data):
     X, y = data
     model = KernelRidgeClassifier("rbf").fit(X, y)
-    assert model.loo_accuracy_ == model.search_["accuracy"].max()
+    assert model.validation_accuracy_ == model.search_["accuracy"].max()
     assert {len(v) for v in model.search_.values()} == {len(model.search_["alpha"])}
     rng = np.random.default_rng(0)
     for _ in range(5):
         alpha, gamma = 10 ** rng.uniform(-3, 1), 10 ** rng.uniform(-3, 0)
         other = KernelRidgeClassifier("rbf", alpha=alpha, gamma=gamma).fit(X, y)
-        assert model.loo_accuracy_ >= other.loo_accuracy_ - 0.05
+        assert model.validation_accuracy_ >= other.validation_accuracy_ - 0.05
 
 
 def test_two_classes_have_one_decision(data):
@@ -115,6 +115,36 @@ def test_two_classes_have_one_decision(data):
     D = model.decision_function(X)
     assert D.shape == (90,)
     np.testing.assert_array_equal(model.predict(X), np.where(D > 0, "b", "a"))
+
+
+def test_validation_decisions_leave_rows_out(data):
+    """Exactly: those of a fit without the row. With landmarks: every fifth row, NaN elsewhere."""
+    X, y = data
+    model = KernelRidgeClassifier(alpha=0.5, gamma=0.01, standardize=False).fit(X, y)
+    decisions = model.validation_decisions_
+    others = np.arange(len(y)) != 7
+    # The intercept of all rows stays: the formula leaves a row out of the sums only.
+    targets = np.where(y[:, None] == model.classes_, 1.0, -1.0) - model.intercept_
+    K = np.exp(-0.01 * ((X[:, None] - X) ** 2).sum(axis=2))
+    A = np.linalg.solve(K[np.ix_(others, others)] + 0.5 * np.eye(len(y) - 1), targets[others])
+    np.testing.assert_allclose(decisions[7], K[7, others] @ A + model.intercept_, rtol=1e-6)
+    few = KernelRidgeClassifier(alpha=0.5, gamma=0.01, n_landmarks=30, random_state=0).fit(X, y)
+    assert np.isfinite(few.validation_decisions_[::5]).all()
+    assert np.isnan(np.delete(few.validation_decisions_, np.s_[::5], axis=0)).all()
+    found = model.classes_[np.argmax(decisions, axis=1)]
+    assert model.validation_accuracy_ == np.mean(found == y)
+
+
+def test_as_many_landmarks_as_fit_the_budget(rng):
+    X, y = rng.normal(size=(2000, 4)), rng.integers(0, 3, 2000)
+    with config_context(memory="200MiB"):
+        model = KernelRidgeClassifier(alpha=1.0, gamma=0.1, n_landmarks="auto").fit(X, y)
+        assert len(model.X_fit_) == len(X)
+    with config_context(memory="16MiB"):
+        model = KernelRidgeClassifier(alpha=1.0, gamma=0.1, n_landmarks="auto").fit(X, y)
+    n = len(model.X_fit_)
+    assert 400 < n < 2000
+    assert 12 * 2000 * n + 24 * n**2 <= 16 * 2**20 < 12 * 2000 * (n + 1) + 24 * (n + 1) ** 2
 
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])

@@ -5,6 +5,7 @@ A block of features is computed for all rows, standardised, multiplied into K an
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
@@ -26,24 +27,7 @@ from clusterica.arrays import (
     namespace_of,
     to_host,
 )
-from clusterica.linear._gram import (
-    Gram,
-    Outcome,
-    check_block,
-    climb,
-    energies,
-    inverse_of,
-    mean_diagonal,
-    rbf,
-    wide,
-)
-
-# Strengths that "auto" tries, over the mean of the diagonal of K: from where float32 sums still leave K
-# positive definite to where K is drowned. Half decades, as the accuracy changes little between them.
-ALPHAS = tuple(10.0 ** (e / 2) for e in range(-6, 3))
-# Widths that "auto" tries, over the median squared distance of two rows. On pooled codes of images the best
-# lies between .05 and .2, on rows of few features it is larger.
-GAMMAS = (0.05, 0.1, 0.2, 0.5, 1.0)
+from clusterica.linear._gram import Gram, Problem, check_block, energies, rbf, take, wide
 
 
 class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
@@ -67,9 +51,10 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
         blocks on every call. None takes X itself as the features.
     standardize : bool, default=True
         Give all features mean 0 and variance 1.
-    n_landmarks : int or None, default=None
+    n_landmarks : int, "auto" or None, default=None
         Number of training rows, drawn at random, that span the solution (Nystroem's approximation). None
-        takes all: exact, for as many rows as memory allows.
+        takes all: exact, for as many rows as memory allows. "auto" takes all rows if they fit the memory
+        budget, and else as many landmarks as do.
     random_state : int, Generator, RandomState or None, default=None
         Draws the landmarks.
 
@@ -83,8 +68,11 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
         The matrix A.
     intercept_ : ndarray of shape (n_targets,)
         The vector b: means of the targets.
-    loo_accuracy_ : float
-        Leave-one-out accuracy on the training rows; NaN with landmarks, where rows are held out instead.
+    validation_accuracy_ : float
+        Accuracy on training rows that the classifier did not see: leave-one-out, and with landmarks that on
+        every fifth row.
+    validation_decisions_ : ndarray of shape (n_samples,) or (n_samples, n_classes)
+        The decisions on these rows; NaN with landmarks on rows that were not held out.
     search_ : dict
         Values of alpha and gamma that were tried, and their accuracies.
     coef_ : list of arrays (n_block, n_targets)
@@ -119,7 +107,7 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
         "gamma": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
         "features": [callable, None],
         "standardize": ["boolean"],
-        "n_landmarks": [Interval(Integral, 1, None, closed="left"), None],
+        "n_landmarks": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"}), None],
         "random_state": ["random_state", np.random.Generator],
     }
 
@@ -131,7 +119,7 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
         gamma: float | str = "auto",
         features: Callable[[Any], Iterable[Array]] | None = None,
         standardize: bool = True,
-        n_landmarks: int | None = None,
+        n_landmarks: int | str | None = None,
         random_state: Any = None,
     ) -> None:
         self.kernel = kernel
@@ -162,16 +150,29 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
         self.classes_, codes = check_labels(self, y, n)
         Y = np.where(codes[:, None] == np.arange(len(self.classes_)), 1.0, -1.0)
         Y = Y[:, 1:] if len(self.classes_) == 2 else Y
-        chosen = None
-        if self.n_landmarks is not None and self.n_landmarks < n:
-            rng = as_generator(self.random_state)
-            chosen = np.sort(rng.choice(n, size=self.n_landmarks, replace=False))
-        gram = self._gram(X, chosen)
+        gram, chosen = self._gram(X)
         self.intercept_ = Y.mean(axis=0)
-        if chosen is None:
-            self._solve(gram, Y - self.intercept_, codes)
-        else:
-            self._solve_with_landmarks(gram, chosen, Y - self.intercept_, codes)
+        problem = Problem(
+            gram,
+            Y - self.intercept_,
+            codes,
+            self.intercept_,
+            kernel=self.kernel,
+            alpha=self.alpha,
+            gamma=self.gamma,
+            landmarks=chosen,
+        )
+        best = problem.solve()
+        self.dual_coef_, self.alpha_, self.gamma_ = best.A, best.alpha, best.gamma
+        self.validation_accuracy_ = best.score[0]
+        assert best.decisions is not None
+        decisions = best.decisions + self.intercept_
+        self.validation_decisions_ = decisions[:, 0] if len(self.classes_) == 2 else decisions
+        self.search_ = {
+            "alpha": np.array([o.alpha for o in problem.tried]),
+            "gamma": np.array([np.nan if o.gamma is None else o.gamma for o in problem.tried]),
+            "accuracy": np.array([o.score[0] for o in problem.tried]),
+        }
         self._keep(X, chosen)
         return self
 
@@ -250,22 +251,26 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
             place = Place(F)
             yield (F - place.put(mean)) * place.put(scale) if self.standardize else F
 
-    def _gram(self, X: Any, chosen: np.ndarray | None) -> Gram:
-        """Learn means and deviations of the features, and sum products over their blocks."""
+    def _gram(self, X: Any) -> tuple[Gram, np.ndarray | None]:
+        """Learn means and deviations of the features, and sum products over their blocks.
+
+        Returns the sums, and the rows that are landmarks, None for all.
+        """
         self._standards: list[tuple[np.ndarray, np.ndarray]] = []
         products: Any = None
+        chosen = None
         squares: Any = 0.0
         for F in self._raw_blocks(X):
             check_block(F, len(X))
             if products is None:
-                self._check_memory(F, len(X), None if chosen is None else len(chosen))
+                chosen = self._landmarks(len(X), Place(F).memory)
             xp = namespace_of(F)
             mean, deviation = xp.mean(F, axis=0), xp.std(F, axis=0)
             # A constant feature has no scale: it stays 0.
             scale = xp.where(deviation > 0, 1 / xp.where(deviation > 0, deviation, 1.0), 0.0)
             self._standards.append((to_host(mean), to_host(scale)))
             Z = (F - mean) * scale if self.standardize else F
-            others = Z if chosen is None else xp.take(Z, Place(Z).put(chosen), axis=0)
+            others = Z if chosen is None else take(Z, chosen)
             # The features may be float32; sums over blocks are float64.
             part = wide(Z @ others.T)
             if products is None:
@@ -275,125 +280,35 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
             squares = squares + energies(Z)
         if products is None:
             raise ValueError("features(X) gave no block; it must give at least one")
-        return Gram(products, squares)
+        return Gram(products, squares), chosen
 
-    def _check_memory(self, F: Array, n: int, n_landmarks: int | None) -> None:
-        needed = 24 * n * n if n_landmarks is None else 12 * n * n_landmarks + 24 * n_landmarks**2
-        budget = Place(F).memory
-        if needed > budget:
-            remedy = "set n_landmarks" if n_landmarks is None else "lower n_landmarks"
+    def _landmarks(self, n: int, budget: int) -> np.ndarray | None:
+        """Return the rows that span the solution, None for all, if their products fit the budget."""
+
+        def needed(n_landmarks: int) -> int:
+            if n_landmarks >= n:
+                return 24 * n * n
+            return 12 * n * n_landmarks + 24 * n_landmarks**2
+
+        if self.n_landmarks is None:
+            n_landmarks = n
+        elif self.n_landmarks == "auto":
+            # The larger root of 24 m² + 12 n m = budget, or all rows.
+            largest = int((math.sqrt(144 * n * n + 96 * budget) - 12 * n) / 48)
+            n_landmarks = n if needed(n) <= budget else max(1, largest)
+        else:
+            n_landmarks = min(n, int(self.n_landmarks))
+        if needed(n_landmarks) > budget:
+            remedy = "lower n_landmarks" if n_landmarks < n else "set n_landmarks"
             raise ValueError(
-                f"{n} rows need about {needed / 2**30:.1f} GiB for products of rows, over the memory budget "
-                f"of {budget / 2**30:.1f} GiB; raise it with clusterica.config_context(memory=...), or "
-                f"{remedy}"
+                f"{n} rows need about {needed(n_landmarks) / 2**30:.1f} GiB for products of rows, over the "
+                f"memory budget of {budget / 2**30:.1f} GiB; raise it with "
+                f"clusterica.config_context(memory=...), or {remedy}"
             )
-
-    def _kernels(
-        self, gram: Gram, own: Any
-    ) -> tuple[tuple[float | None, ...], Callable[[float | None], Array]]:
-        """Return the widths to try, and a function from a width to the matrix of the kernel."""
-        xp = namespace_of(gram.products)
-        if self.kernel == "linear":
-            return (None,), lambda gamma: xp.asarray(gram.products, copy=True)
-        D = gram.squares[:, None] + own[None, :] - 2 * gram.products
-        some = to_host(D[:: max(1, len(D) // 1000), :: max(1, D.shape[1] // 1000)])
-        median = float(np.median(some)) or 1.0
-        gammas = tuple(g / median for g in GAMMAS) if self.gamma == "auto" else (float(self.gamma),)
-        return gammas, lambda gamma: rbf(D, gamma)
-
-    def _solve(self, gram: Gram, Y: np.ndarray, codes: np.ndarray) -> None:
-        """Solve exactly, with alpha and gamma by leave-one-out."""
-        gammas, kernel = self._kernels(gram, gram.squares)
-        targets = Place(gram.products).put(Y)
-
-        def outcome(gamma: float | None, alpha: float | None) -> Outcome:
-            G = kernel(gamma)
-            strength = float(self.alpha) if alpha is None else alpha * mean_diagonal(G)
-            inverse = inverse_of(G, strength)
-            if inverse is None:
-                return Outcome((-1.0, -np.inf), strength, gamma, None)
-            A = inverse @ targets
-            # Without row i its residual is A_i / (inverse)_ii.
-            left_out = Y - to_host(A) / to_host(namespace_of(G).linalg.diagonal(inverse))[:, None]
-            return Outcome(self._score(left_out, Y, codes), strength, gamma, A)
-
-        best = self._search(gammas, outcome)
-        self.dual_coef_, self.loo_accuracy_ = best.A, best.score[0]
-
-    def _solve_with_landmarks(
-        self, gram: Gram, chosen: np.ndarray, Y: np.ndarray, codes: np.ndarray
-    ) -> None:
-        """Solve ``min |Y - C A|² + alpha tr(Aᵀ W A)`` with C = k(rows, landmarks), W that of landmarks."""
-        xp, place = namespace_of(gram.products), Place(gram.products)
-        at = place.put(chosen)
-        own = xp.take(gram.squares, at, axis=0)
-        gammas, kernel = self._kernels(gram, own)
-        is_held = np.arange(len(Y)) % 5 == 0  # every fifth row, to choose alpha and gamma by
-        held, rest = (place.put(np.flatnonzero(m)) for m in (is_held, ~is_held))
-        targets = place.put(Y)
-
-        def solved(C: Array, rows: Array, strength: float) -> Array | None:
-            W, some = xp.take(C, at, axis=0), xp.take(C, rows, axis=0)
-            # A little more on the diagonal: rounding leaves the sum indefinite where landmarks are alike.
-            normal = some.T @ some + strength * W
-            inverse = inverse_of(normal, 1e-10 * mean_diagonal(normal))
-            return None if inverse is None else inverse @ (some.T @ xp.take(targets, rows, axis=0))
-
-        def outcome(gamma: float | None, alpha: float | None) -> Outcome:
-            C = kernel(gamma)
-            W = xp.take(C, at, axis=0)
-            strength = float(self.alpha) if alpha is None else alpha * mean_diagonal(W)
-            A = solved(C, rest, strength)
-            if A is None:
-                return Outcome((-1.0, -np.inf), strength, gamma, None)
-            found = to_host(xp.take(C, held, axis=0) @ A)
-            return Outcome(self._score(found, Y[is_held], codes[is_held]), strength, gamma, A)
-
-        best = self._search(gammas, outcome)
-        self.dual_coef_ = solved(kernel(best.gamma), place.put(np.arange(len(Y))), best.alpha)
-        self.loo_accuracy_ = np.nan
-
-    def _score(self, found: np.ndarray, Y: np.ndarray, codes: np.ndarray) -> tuple[float, float]:
-        """Return the accuracy, and minus the squared error, which decides between equal accuracies."""
-        decisions = found + self.intercept_
-        labels = np.argmax(decisions, axis=1) if Y.shape[1] > 1 else decisions[:, 0] > 0
-        return float(np.mean(labels == codes)), -float(((found - Y) ** 2).mean())
-
-    def _search(
-        self,
-        gammas: tuple[float | None, ...],
-        outcome: Callable[[float | None, float | None], Outcome],
-    ) -> Outcome:
-        """Return the best of alpha and gamma, climbing from the middle of both lists."""
-        tried: list[Outcome] = []
-
-        def at_gamma(i: int, first: int) -> tuple[Outcome, int]:
-            def score(j: int) -> Outcome:
-                tried.append(outcome(gammas[i], ALPHAS[j] if self.alpha == "auto" else None))
-                return tried[-1]
-
-            return climb(score, first, len(ALPHAS) if self.alpha == "auto" else 1)
-
-        begin = len(ALPHAS) // 2 if self.alpha == "auto" else 0
-        found: dict[int, tuple[Outcome, int]] = {}
-
-        def at(i: int) -> Outcome:
-            nearest = min(found, key=lambda k: abs(k - i), default=None)
-            found[i] = at_gamma(i, begin if nearest is None else found[nearest][1])
-            return found[i][0]
-
-        best, _ = climb(at, min(1, len(gammas) - 1), len(gammas))
-        if best.A is None:
-            raise ValueError(
-                f"the kernel matrix is not positive definite with alpha={best.alpha:g}; raise alpha"
-            )
-        self.alpha_, self.gamma_ = best.alpha, best.gamma
-        self.search_ = {
-            "alpha": np.array([o.alpha for o in tried]),
-            "gamma": np.array([np.nan if o.gamma is None else o.gamma for o in tried]),
-            "accuracy": np.array([o.score[0] for o in tried]),
-        }
-        return best
+        if n_landmarks == n:
+            return None
+        rng = as_generator(self.random_state)
+        return np.asarray(np.sort(rng.choice(n, size=n_landmarks, replace=False)))
 
     def _keep(self, X: Any, chosen: np.ndarray | None) -> None:
         """Keep weights of features, or the rows that new ones are compared with."""

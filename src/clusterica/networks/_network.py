@@ -317,7 +317,7 @@ def _as_grids(grid: Any) -> list[tuple[int, int]]:
     """Return one grid or several as a list of (rows, columns)."""
     grids = grid if grid and isinstance(grid[0], tuple | list) else [grid]
     for one in grids:
-        if len(one) != 2 or not all(isinstance(n, Integral) and n >= 1 for n in one):
+        if len(one) != 2 or not all(isinstance(n, Integral) and int(n) >= 1 for n in one):
             raise ValueError(f"grid={grid!r} must be (rows, columns), or a list of such tuples")
     return [(int(down), int(across)) for down, across in grids]
 
