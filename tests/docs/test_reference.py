@@ -10,7 +10,11 @@ import pytest
 import clusterica
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "index.rst"
-PACKAGES = ("clusterica", *(f"clusterica.{name}" for name in clusterica._SUBMODULES))
+PACKAGES = (
+    "clusterica",
+    *(f"clusterica.{name}" for name in clusterica._SUBMODULES),
+    "clusterica.networks.recipes",
+)
 
 
 def listed():

@@ -1,0 +1,117 @@
+"""Ready classifiers of images: ``make_classifier("fast")``, ``"accurate"`` and ``"best"``.
+
+All learn their features without labels. What depends on the data they choose on training images that a trial
+classifier does not see: whether an image and its mirror image count as the same, the cells of the pooling,
+the strength of the regularisation.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clusterica.linear import KernelRidgeClassifier, LinearSVC
+from clusterica.networks._classifier import ImageClassifier
+from clusterica.networks._committee import Committee
+from clusterica.networks._groups import DependencyGroups
+from clusterica.networks._layer import Layer
+from clusterica.networks._network import FeatureNetwork
+
+__all__ = ["RECIPES", "make_classifier"]
+
+RECIPES = {
+    "fast": "one layer of 1600 filters and a linear classifier; for two cores",
+    "accurate": "one layer of 4096 filters and kernel ridge with an RBF; for a GPU, or few labels",
+    "best": "four patch sizes and two layers, a committee of kernel ridges with an RBF; for a GPU",
+}
+"""Names of the recipes, and what each of them is."""
+
+# Images from this size on are photographs at their own size rather than thumbnails: larger patches, and a
+# pyramid of cells, did better on STL-10 (96 x 96), smaller ones on CIFAR-10 (32 x 32).
+LARGE = 64
+
+
+def make_classifier(
+    name: str = "fast",
+    image_shape: tuple[int, ...] = (32, 32, 3),
+    *,
+    n_filters: int | None = None,
+    random_state: Any = None,
+) -> ImageClassifier | Committee:
+    """Return a classifier of images by the name of its recipe, not fitted yet.
+
+    Parameters
+    ----------
+    name : {"fast", "accurate", "best"}, default="fast"
+        The recipe; see ``RECIPES``.
+    image_shape : tuple (height, width) or (height, width, channels), default=(32, 32, 3)
+        Shape of the images, such as ``images.shape[1:]``. Patches and cells depend on it.
+    n_filters : int or None, default=None
+        Number of filters of the first layer, for each patch size. None takes that of the recipe; fewer are
+        faster.
+    random_state : int, Generator, RandomState or None, default=None
+        Seed.
+
+    Returns
+    -------
+    classifier : ImageClassifier or Committee
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from clusterica.networks.recipes import make_classifier
+    >>> X, y = load_digits().images, load_digits().target
+    >>> model = make_classifier("accurate", X.shape[1:], n_filters=64, random_state=0)
+    >>> model.fit(X[:1000], y[:1000]).score(X[1000:], y[1000:]) > 0.9
+    True
+    """
+    if name not in RECIPES:
+        raise ValueError(f"there is no recipe {name!r}; the recipes are {', '.join(RECIPES)}")
+    side = min(image_shape[:2])
+    if side < 4:
+        raise ValueError(f"images of {image_shape[0]} x {image_shape[1]} pixels are too small")
+    large = side >= LARGE
+    if name == "fast":
+        return ImageClassifier(
+            [_one_layer(n_filters or 1600, 8 if large else min(6, side // 2), large=large)],
+            LinearSVC(random_state=0),
+            random_state=random_state,
+        )
+    if name == "accurate":
+        size = 8 if large else min(6, side // 2)
+        return _kernel([_one_layer(n_filters or 4096, size, large=large)], large, random_state)
+    sizes = (6, 8, 12, 16) if large else sorted({min(p, side // 2) for p in (4, 6, 8, 11)})
+    wide = [_one_layer(n_filters or 4096, size, large=large) for size in sizes]
+    members = [_kernel(wide, large, None)]
+    if side >= 16:  # a second layer needs some maps to look at
+        members.append(_kernel([_two_layers(n_filters or 1600, large=large)], large, None))
+    return Committee(members, random_state=random_state)
+
+
+def _kernel(networks: list[FeatureNetwork], large: bool, random_state: Any) -> ImageClassifier:
+    """Return an RBF kernel ridge on networks; mirror images and cells by validation."""
+    grids = [[(1, 1), (2, 2), (3, 3)], (3, 3)] if large else [(2, 2), (3, 3)]
+    return ImageClassifier(
+        networks,
+        KernelRidgeClassifier("rbf", n_landmarks="auto", random_state=0),
+        tune={"mirror": [True, False], "grid": grids},
+        random_state=random_state,
+    )
+
+
+def _one_layer(n_filters: int, patch_size: int, *, large: bool) -> FeatureNetwork:
+    grid: Any = [(1, 1), (2, 2), (3, 3)] if large else (2, 2)
+    # The square root keeps a few large codes from drowning the others.
+    return FeatureNetwork([Layer(n_filters, patch_size=patch_size)], grid=grid, power=0.5)
+
+
+def _two_layers(n_filters: int, *, large: bool) -> FeatureNetwork:
+    """Return a network whose second layer sees groups of 200 maps, as in Coates & Ng 2012."""
+    size = 8 if large else 6
+    groups = DependencyGroups(size=min(200, n_filters), n_groups=32)
+    return FeatureNetwork(
+        [
+            Layer(n_filters, patch_size=size, pool_size=5 if large else 3),
+            Layer(100, patch_size=2, pool_size=2, fields=groups, n_patches=50_000),
+        ],
+        power=0.5,
+    )

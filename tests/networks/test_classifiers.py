@@ -1,0 +1,175 @@
+"""Classifiers on networks, committees of them, and the recipes."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
+
+import clusterica
+from clusterica import config_context
+from clusterica.linear import KernelRidgeClassifier, LinearSVC
+from clusterica.networks import Committee, DependencyGroups, FeatureNetwork, ImageClassifier, Layer
+from clusterica.networks.recipes import RECIPES, make_classifier
+
+torch = pytest.importorskip("torch")
+DIGITS = load_digits()
+X, Y = DIGITS.images[:600], DIGITS.target[:600]
+
+
+def network(patch_size=3, n_filters=24, **settings):
+    return FeatureNetwork([Layer(n_filters, patch_size=patch_size, n_patches=4000)], **settings)
+
+
+def rbf(**settings):
+    return KernelRidgeClassifier(alpha=0.1, gamma=0.002, **settings)
+
+
+@pytest.mark.parametrize(
+    "classifier", [None, rbf(), KernelRidgeClassifier("linear", alpha=1.0)], ids=str
+)
+def test_a_classifier_is_networks_and_a_classifier(classifier):
+    model = ImageClassifier([network(), network(4)], classifier, random_state=0).fit(
+        X[:400], Y[:400]
+    )
+    parts = [one.transform(X) for one in model.networks_]
+    F = np.concatenate(parts, axis=1)
+    plain = LinearSVC(random_state=0) if classifier is None else classifier
+    plain = plain.fit(F[:400], Y[:400])
+    found, expected = model.decision_function(X[400:]), plain.decision_function(F[400:])
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3 * np.abs(expected).max())
+    np.testing.assert_array_equal(model.predict(X[400:]), plain.predict(F[400:]))
+    assert model.score(X[400:], Y[400:]) > 0.8
+
+
+def test_networks_are_learned_from_unlabeled_images():
+    model = ImageClassifier([network(random_state=1)]).fit(X[:100], Y[:100], unlabeled=X)
+    expected = network(random_state=1).fit(X)
+    np.testing.assert_array_equal(model.networks_[0].transform(X), expected.transform(X))
+
+
+def test_settings_are_chosen_on_images_that_were_not_seen():
+    """Mirror images of digits are other digits or none; where labels ignore mirroring they are the same."""
+    tune = {"mirror": [True, False], "power": [1.0, 0.5]}
+    model = ImageClassifier([network()], rbf(), tune=tune, random_state=0).fit(X, Y)
+    assert model.tuned_["mirror"] is False
+    assert [len(model.tuning_[name]) for name in tune] == [2, 2]
+    assert model.networks_[0].mirror is False
+    assert model.networks_[0].power == model.tuned_["power"]
+    rng = np.random.default_rng(0)
+    flipped = np.where(rng.random(len(X))[:, None, None] < 0.5, X, X[:, :, ::-1])
+    model.fit(flipped, Y)
+    assert model.tuned_["mirror"] is True
+
+
+def test_validation_decisions():
+    model = ImageClassifier([network()], random_state=0).fit(X[:300], Y[:300])
+    decisions = model.validation_decisions(X[:300], Y[:300])
+    is_held = np.arange(300) % 5 == 0
+    F = model.networks_[0].transform(X[:300])
+    expected = (
+        LinearSVC(random_state=0).fit(F[~is_held], Y[:300][~is_held]).decision_function(F[is_held])
+    )
+    np.testing.assert_allclose(decisions[is_held], expected, rtol=1e-5)
+    assert np.isnan(decisions[~is_held]).all()
+    model.set_params(classifier=rbf()).fit(X[:300], Y[:300])
+    np.testing.assert_array_equal(
+        model.validation_decisions(X[:300], Y[:300]), model.classifier_.validation_decisions_
+    )
+
+
+def test_any_classifier():
+    model = ImageClassifier([network()], LogisticRegression(max_iter=200), random_state=0)
+    assert model.fit(X[:400], Y[:400]).score(X[400:], Y[400:]) > 0.85
+
+
+def test_a_committee_adds_decisions():
+    members = [ImageClassifier([network(size)], rbf()) for size in (2, 4)]
+    model = Committee(members, random_state=0).fit(X[:400], Y[:400])
+    assert model.weights_.sum() == pytest.approx(1)
+    assert model.validation_accuracy_ >= model.validation_accuracies_.max()
+    expected = sum(
+        w / s * m.decision_function(X[400:])
+        for w, s, m in zip(model.weights_, model.scales_, model.members_, strict=True)
+    )
+    np.testing.assert_allclose(model.decision_function(X[400:]), expected)
+    assert model.score(X[400:], Y[400:]) > 0.8
+
+
+def test_a_useless_member_gets_no_weight():
+    good = ImageClassifier([network(3)], rbf())
+    # Two filters, pooled over the whole image, see next to nothing.
+    blind = ImageClassifier([network(2, 2, grid=(1, 1))], rbf())
+    model = Committee([blind, good], random_state=0).fit(X[:400], Y[:400])
+    assert model.validation_accuracies_[0] < 0.5
+    assert model.weights_[0] <= 0.2
+
+
+def test_two_classes():
+    two = Y < 2
+    model = Committee([ImageClassifier([network()]), ImageClassifier([network(2)], rbf())])
+    model.fit(X[two][:80], np.array(["zero", "one"])[Y[two][:80]])
+    assert model.decision_function(X[two]).shape == (two.sum(),)
+    assert set(model.predict(X[two])) == {"zero", "one"}
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_recipes(name):
+    model = make_classifier(name, X.shape[1:], n_filters=32, random_state=0).fit(X[:400], Y[:400])
+    assert model.score(X[400:], Y[400:]) > 0.8
+
+
+@pytest.mark.parametrize("shape", [(8, 8), (28, 28), (32, 32, 3), (96, 96, 3)])
+@pytest.mark.parametrize("name", RECIPES)
+def test_recipes_fit_the_image(rng, name, shape):
+    """Every patch size and grid of a recipe fits images of its shape."""
+    few = rng.integers(0, 256, size=(24, *shape)).astype(np.uint8)
+    model = make_classifier(name, shape, n_filters=6, random_state=0)
+    members = [model] if isinstance(model, ImageClassifier) else model.members
+    for member in members:
+        for one in member.networks:
+            for layer in one.layers:
+                layer.set_params(n_patches=400)
+                if layer.fields is not None:
+                    layer.set_params(n_filters=3, fields=DependencyGroups(4, n_groups=2))
+    assert len(model.fit(few, np.arange(24) % 2).predict(few)) == 24
+
+
+def test_tensors_and_memory():
+    members = [ImageClassifier([network()], rbf()), ImageClassifier([network(2)])]
+    expected = Committee(members, random_state=0).fit(X[:300], Y[:300])
+    found = Committee(members, random_state=0).fit(torch.asarray(X[:300]), Y[:300])
+    a, b = (m.decision_function(Z) for m, Z in ((expected, X), (found, torch.asarray(X))))
+    np.testing.assert_allclose(b, a, atol=1e-2 * np.abs(a).max())
+    with config_context(memory="2MiB"):
+        model = ImageClassifier([network()], rbf(n_landmarks="auto"), random_state=0)
+        assert model.fit(X[:400], Y[:400]).score(X[400:], Y[400:]) > 0.85
+    assert len(model.classifier_.X_fit_) < 400
+
+
+def test_saved_and_loaded(tmp_path):
+    members = [ImageClassifier([network()], rbf()), ImageClassifier([network(2)])]
+    model = Committee(members, random_state=0).fit(X[:300], Y[:300])
+    clusterica.save(model, tmp_path / "model.safetensors")
+    again = clusterica.load(tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(again.decision_function(X), model.decision_function(X))
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        (ImageClassifier([]), "networks must be one FeatureNetwork or more"),
+        (ImageClassifier([Layer(8)]), "networks must be one FeatureNetwork or more"),
+        (Committee([]), "members must be one ImageClassifier or more"),
+    ],
+    ids=str,
+)
+def test_wrong_parts_are_refused(model, words):
+    with pytest.raises(ValueError, match=words):
+        model.fit(X, Y)
+
+
+def test_wrong_recipes_are_refused():
+    with pytest.raises(ValueError, match="the recipes are fast, accurate, best"):
+        make_classifier("fastest")
+    with pytest.raises(ValueError, match="too small"):
+        make_classifier("fast", (3, 8))
