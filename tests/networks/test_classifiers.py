@@ -47,6 +47,19 @@ def test_networks_are_learned_from_unlabeled_images():
     np.testing.assert_array_equal(model.networks_[0].transform(X), expected.transform(X))
 
 
+@pytest.mark.parametrize("kind", [ImageClassifier, Committee])
+def test_fit_is_learn_and_fit_classifier(kind):
+    """Networks can be learned once, and serve other labels."""
+    one = ImageClassifier([network()], rbf(), tune={"mirror": [True, False]})
+    model = (one if kind is ImageClassifier else Committee([one])).set_params(random_state=3)
+    expected = model.fit(X[:200], Y[:200], unlabeled=X).decision_function(X)
+    model.learn(X)
+    odd = model.fit_classifier(X[:200], Y[:200] % 2).predict(X)
+    assert set(odd) == {0, 1}
+    found = model.fit_classifier(X[:200], Y[:200]).decision_function(X)
+    np.testing.assert_array_equal(found, expected)
+
+
 def test_settings_are_chosen_on_images_that_were_not_seen():
     """Mirror images of digits are other digits or none; where labels ignore mirroring they are the same."""
     tune = {"mirror": [True, False], "power": [1.0, 0.5]}

@@ -127,18 +127,51 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         -------
         self : ImageClassifier
         """
+        X = _as_array(X)
+        check_labels(self, y, len(X))  # before the time that features take
+        return self.learn(X if unlabeled is None else unlabeled).fit_classifier(X, y)
+
+    def learn(self, X: Any) -> Self:
+        """Learn the networks, the part of fit that needs no labels.
+
+        Parameters
+        ----------
+        X : array of images
+            Images to learn from.
+
+        Returns
+        -------
+        self : ImageClassifier
+        """
         if not self.networks or not all(isinstance(n, FeatureNetwork) for n in self.networks):
             raise ValueError(
                 "networks must be one FeatureNetwork or more, such as [FeatureNetwork([Layer()])]"
             )
-        X = X if hasattr(X, "shape") else np.asarray(X)
-        self.classes_, codes = check_labels(self, y, len(X))
         rng = as_generator(self.random_state)
         self.networks_ = [clone(network) for network in self.networks]
         for network in self.networks_:
             if network.random_state is None:
                 network.set_params(random_state=int(rng.integers(2**31)))
-            network.fit(X if unlabeled is None else unlabeled)
+            network.fit(X)
+        return self
+
+    def fit_classifier(self, X: Any, y: Any) -> Self:
+        """Choose settings and train the classifier on networks that are learned: for new labels or images.
+
+        Parameters
+        ----------
+        X, y : as in fit
+            Images and labels.
+
+        Returns
+        -------
+        self : ImageClassifier
+        """
+        check_is_fitted(self, "networks_")
+        X = _as_array(X)
+        self.classes_, codes = check_labels(self, y, len(X))
+        # Another stream than that of the networks' seeds.
+        rng = as_generator(self.random_state).spawn(1)[0]
         self._choose(X, codes, rng)
         self.classifier_ = self._fitted(X, self.classes_[codes])
         return self
@@ -238,7 +271,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
 
     def _input(self, X: Any) -> Any:
         """Return what the classifier takes: images for kernel ridge, which asks for features itself."""
-        X = X if hasattr(X, "shape") else np.asarray(X)
+        X = _as_array(X)
         return X if isinstance(self.classifier_, KernelRidgeClassifier) else self._joined(X)
 
     def _joined(self, X: Any) -> Array:
@@ -251,6 +284,10 @@ def labels_of(decisions: np.ndarray, classes: np.ndarray) -> np.ndarray:
     if decisions.ndim == 1:
         return np.asarray(classes[(decisions > 0).astype(int)])
     return np.asarray(classes[np.argmax(decisions, axis=1)])
+
+
+def _as_array(X: Any) -> Any:
+    return X if hasattr(X, "shape") else np.asarray(X)
 
 
 def _rows(X: Any, chosen: np.ndarray) -> Any:

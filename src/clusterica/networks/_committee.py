@@ -88,17 +88,48 @@ class Committee(ClassifierMixin, BaseEstimator):
         -------
         self : Committee
         """
+        check_labels(self, y, len(X))  # before the time that features take
+        return self.learn(X if unlabeled is None else unlabeled).fit_classifier(X, y)
+
+    def learn(self, X: Any) -> Self:
+        """Learn the networks of all members, the part of fit that needs no labels.
+
+        Parameters
+        ----------
+        X : array of images
+            Images to learn from.
+
+        Returns
+        -------
+        self : Committee
+        """
         if not self.members or not all(isinstance(m, ImageClassifier) for m in self.members):
             raise ValueError("members must be one ImageClassifier or more")
-        self.classes_, codes = check_labels(self, y, len(X))
         rng = as_generator(self.random_state)
         self.members_ = [clone(member) for member in self.members]
-        decisions = []
         for member in self.members_:
             if member.random_state is None:
                 member.set_params(random_state=int(rng.integers(2**31)))
-            member.fit(X, y, unlabeled=unlabeled)
-            decisions.append(member.validation_decisions(X, y))
+            member.learn(X)
+        return self
+
+    def fit_classifier(self, X: Any, y: Any) -> Self:
+        """Train the classifiers of members whose networks are learned, and choose the weights.
+
+        Parameters
+        ----------
+        X, y : as in fit
+            Images and labels.
+
+        Returns
+        -------
+        self : Committee
+        """
+        check_is_fitted(self, "members_")
+        self.classes_, codes = check_labels(self, y, len(X))
+        decisions = [
+            member.fit_classifier(X, y).validation_decisions(X, y) for member in self.members_
+        ]
         # Rows that every member has a decision on.
         seen = np.isfinite(np.stack([d.reshape(len(codes), -1) for d in decisions])).all(
             axis=(0, 2)
