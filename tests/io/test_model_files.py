@@ -41,7 +41,13 @@ from clusterica.ica import ClusterICA, KernelICA, KurtosisPursuit
 from clusterica.images import ImageFeatures
 from clusterica.kernels import Gaussian, Normalized, Polynomial
 from clusterica.linear import KernelRidgeClassifier, LinearSVC, RidgeClassifier
-from clusterica.networks import DependencyGroups, FeatureNetwork, Layer
+from clusterica.networks import (
+    Committee,
+    DependencyGroups,
+    FeatureNetwork,
+    ImageClassifier,
+    Layer,
+)
 from clusterica.preprocessing import ContrastNormalizer, KernelWhitener, Whitener
 from clusterica.rica import RICA, DiscriminativeKernelRICA, DiscriminativeRICA, KernelRICA
 
@@ -131,6 +137,19 @@ def test_networks(tmp_path):
     again = there_and_back(model, tmp_path)
     assert_equal(model, again)
     assert_array_equal(again.transform(images), model.transform(images))
+
+
+@pytest.mark.parametrize("classifier", [LinearSVC(C=1.0), KernelRidgeClassifier("rbf")], ids=str)
+def test_classifiers_of_images(classifier, tmp_path):
+    images = np.random.default_rng(0).integers(0, 256, (60, 8, 8)).astype(np.uint8)
+    y = np.array(["north", "south", "west"])[np.arange(60) % 3]
+    network = FeatureNetwork([Layer(6, patch_size=3, n_patches=400)])
+    member = ImageClassifier([network], classifier, tune={"mirror": [False, True]})
+    for model in (member, Committee([member, member], random_state=0)):
+        model.fit(images, y)
+        again = there_and_back(model, tmp_path)
+        assert_array_equal(again.decision_function(images), model.decision_function(images))
+        assert_array_equal(again.predict(images), model.predict(images))
 
 
 def test_one_column(X, tmp_path):
@@ -265,8 +284,10 @@ def test_every_estimator_is_tried():
         }
     elsewhere = {
         "BaseEncoder",  # for subclasses
+        "Committee",
         "DependencyGroups",
         "FeatureNetwork",
+        "ImageClassifier",
         "Layer",
         "KernelRidgeClassifier",
         "DensityClusterer",
@@ -418,3 +439,14 @@ def test_other_versions_of_scikit_learn_are_told(X, tmp_path):
     rewritten(path, lambda d: d.update(sklearn="1.0"))
     with pytest.warns(UserWarning, match="StandardScaler"):
         clusterica.load(path)
+
+
+def test_a_summary_is_kept_beside_the_model(X, tmp_path):
+    summary = {"data": "300 rows", "sizes": np.arange(3), "accuracy": {"score": 0.5}}
+    model = Whitener().fit(X)
+    path = clusterica.save(model, tmp_path / "a.safetensors", summary=summary)
+    again = clusterica.io.load_summary(path)
+    assert_array_equal(again.pop("sizes"), summary["sizes"])
+    assert again == {"data": "300 rows", "accuracy": {"score": 0.5}}
+    assert_array_equal(clusterica.load(path).whitening_, model.whitening_)
+    assert clusterica.io.load_summary(clusterica.save(model, path)) is None

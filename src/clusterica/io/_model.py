@@ -26,7 +26,7 @@ _ALTERED = (
 )
 
 
-def save(model: BaseEstimator, path: str | Path) -> Path:
+def save(model: BaseEstimator, path: str | Path, *, summary: dict[str, Any] | None = None) -> Path:
     """Write a model, fitted or not, to a file.
 
     Parameters
@@ -36,6 +36,9 @@ def save(model: BaseEstimator, path: str | Path) -> Path:
         their attributes are numbers, strings and arrays.
     path : str or Path
         The file, usually ``NAME.safetensors``. An existing file is replaced when the new one is complete.
+    summary : dict or None, default=None
+        What should be known of the model besides: data, time, accuracy, examples. Numbers, strings, arrays,
+        and lists and dicts of them. :func:`load_summary` returns it.
 
     Returns
     -------
@@ -68,6 +71,7 @@ def save(model: BaseEstimator, path: str | Path) -> Path:
         "clusterica": clusterica.__version__,
         "sklearn": sklearn.__version__,
         "model": writer.write(model, type(model).__name__),
+        "summary": writer.write(summary, "summary"),
     }
     # Not ascontiguousarray, which turns a scalar array into a vector.
     arrays = {name: np.asarray(a, order="C") for name, a in writer.arrays.items()}
@@ -105,9 +109,49 @@ def load(path: str | Path, *, device: str | None = None) -> Any:
     -------
     estimator
     """
+    path = Path(path)
+    description, arrays = _read_file(path)
+    reader = Reader(arrays, device, source=str(path))
+    try:
+        model = reader.read(description["model"])
+    except KeyError as error:
+        raise ValueError(_ALTERED.format(path=path, error=f"{error} is missing")) from error
+    if reader.of_sklearn - {"Pipeline"} and description["sklearn"] != sklearn.__version__:
+        warn_user(
+            InconsistentVersionWarning(
+                estimator_name=", ".join(sorted(reader.of_sklearn)),
+                current_sklearn_version=sklearn.__version__,
+                original_sklearn_version=description["sklearn"],
+            )
+        )
+    return model
+
+
+def load_summary(path: str | Path) -> dict[str, Any] | None:
+    """Read the summary that :func:`save` wrote beside a model, without the model.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+
+    Returns
+    -------
+    dict or None
+        None if the model was saved without a summary.
+    """
+    path = Path(path)
+    description, arrays = _read_file(path)
+    summary: dict[str, Any] | None = Reader(arrays, None, source=str(path)).read(
+        description.get("summary")
+    )
+    return summary
+
+
+def _read_file(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Return the description of a model and its arrays."""
     from safetensors import SafetensorError, safe_open
 
-    path = Path(path)
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; give the name of a model file")
     if not path.is_file():
@@ -128,17 +172,4 @@ def load(path: str | Path, *, device: str | None = None) -> Any:
             f"{path} has format {description.get('format')!r}, written by clusterica "
             f"{description.get('clusterica')}; this version reads format {_FORMAT}: update clusterica"
         )
-    reader = Reader(arrays, device, source=str(path))
-    try:
-        model = reader.read(description["model"])
-    except KeyError as error:
-        raise ValueError(_ALTERED.format(path=path, error=f"{error} is missing")) from error
-    if reader.of_sklearn - {"Pipeline"} and description["sklearn"] != sklearn.__version__:
-        warn_user(
-            InconsistentVersionWarning(
-                estimator_name=", ".join(sorted(reader.of_sklearn)),
-                current_sklearn_version=sklearn.__version__,
-                original_sklearn_version=description["sklearn"],
-            )
-        )
-    return model
+    return description, arrays
