@@ -19,6 +19,7 @@ from clusterica.experiments.coates_ng_2012 import (
     params,
     table1,
     table2,
+    table3,
 )
 from clusterica.experiments.coates_ng_2012._data_checks import Point, condition_checks, data_checks
 from clusterica.experiments.vinnikov_shalev_shwartz_2014 import (
@@ -182,8 +183,16 @@ ATOMS = {
 }
 KURTOSIS = {"centroid": 9.0, "basis": 8.0, "patch": 4.0, "random": 4.0}
 CURVES = {"sparse coding": [[0.5], [0.6], [0.7]], "soft threshold": [[0.4], [0.55], [0.7]]}
-ALL_LABELS = {m.name: 90.0 + i for i, m in enumerate(table1.METHODS)}
-FEW_LABELS = {m.name: [0.75, 0.76] for m in table2.METHODS}
+# More layers with learned fields are better by five points each, random and single fields are worse.
+NETWORKS = {"2 layers, learned fields": 5.0, "3 layers, learned fields": 10.0}
+ALL_LABELS = {
+    m.name: 90.0 + i / 100 + NETWORKS.get(m.name, 0) for i, m in enumerate(table1.METHODS)
+}
+FEW_LABELS = {
+    m.name: [0.75 + NETWORKS.get(m.name, 0) / 100, 0.76 + NETWORKS.get(m.name, 0) / 100]
+    for m in table2.METHODS
+}
+FOLDS = {m.name: FEW_LABELS[m.name] for m in table3.METHODS}
 CONDITIONS = {
     name: {"kmeans": share}
     for name, share in (
@@ -308,6 +317,16 @@ CASES = {
         table2.checks(FEW_LABELS),
         table2.checks({**FEW_LABELS, "1 layer, 1600 maps": [0.62, 0.63]}),
         [0, 2],
+    ),
+    "fields no better than random ones": (
+        table1.checks(ALL_LABELS),
+        table1.checks({**ALL_LABELS, "2 layers, random fields": 95.0}),
+        [7],
+    ),
+    "folds": (
+        table3.checks(FOLDS),
+        table3.checks({**FOLDS, "2 layers, learned fields": [0.58, 0.58]}),
+        [3, 4, 7],
     ),
     "conditions": (
         condition_checks(CONDITIONS),

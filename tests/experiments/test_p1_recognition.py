@@ -67,12 +67,18 @@ def rows_of_table(outcome):
 def test_table_1(reproduced):
     outcome = reproduced("P1-table1")
     found = rows_of_table(outcome)
-    assert list(found) == ["1 layer, 40 maps", "1 layer, 120 maps"]
+    layers = ["1 layer, 40 maps", "1 layer, 120 maps", "2 layers, learned fields"]
+    assert list(found) == [*layers, "Recipe “accurate”"]
     for value in found.values():
         assert value["accuracy"] > 0.95
+    for name in layers:
+        value = found[name]
+        assert value["neighbors"] > 0.9
         assert value["C"] > 0
         assert min(value["learn_seconds"], value["encode_seconds"], value["classifier_seconds"]) > 0
-    printed = [row[2] for row in outcome.result.rows[:2]]
+    assert [found[name]["last"] is None for name in layers] == [True, True, False]
+    assert found["2 layers, learned fields"]["last"] > 0.9
+    printed = [row[2] for row in outcome.result.rows[:4]]
     assert printed == [f"{100 * value['accuracy']:.1f}" for value in found.values()]
     assert outcome.result.checks == ()  # digits are not compared with the paper's figures
 
@@ -95,10 +101,10 @@ def test_table_3_saves_the_models_it_scored(reproduced):
     assert {path.name for path in folder.glob("*.safetensors")} == {
         f"P1-table3-{which}.safetensors" for which in ("all", "fold0", "fold1", "fold2")
     }
-    row = outcome.parts["1 layer, 1600 maps"]
+    row = outcome.parts["1 layer, 40 maps"]
     models = row["models"]
     assert models[-1] == "P1-table3-all.safetensors"
-    assert outcome.parts["1 layer, 4800 maps"]["models"] == []
+    assert outcome.parts["1 layer, 120 maps"]["models"] == []
     for i, accuracy in enumerate(row["accuracies"]):
         assert accuracy > 0.9
         assert models[i] == f"P1-table3-fold{i}.safetensors"

@@ -16,6 +16,7 @@ from clusterica.experiments._context import Context
 from clusterica.images import ImageFeatures
 from clusterica.io import load, save
 from clusterica.linear import LinearSVC
+from clusterica.networks import FeatureNetwork
 from clusterica.preprocessing import ContrastNormalizer, Whitener
 
 
@@ -38,16 +39,22 @@ class Split(NamedTuple):
 class Score(NamedTuple):
     """Accuracy of a method, the time of its steps, and the C that validation chose.
 
-    ``classifier_passes`` counts passes over the features in its fit, the choice of C included.
+    ``classifier_passes`` counts passes over the features in its fit, the choice of C included; ``gib`` is the
+    peak memory on a GPU, None elsewhere.
     """
 
     accuracy: float
     learn_seconds: float
     encode_seconds: float
     classifier_seconds: float
-    C: float
-    n_features: int
-    classifier_passes: int
+    C: float | None = None
+    n_features: int | None = None
+    classifier_passes: int | None = None
+    gib: float | None = None
+    neighbors: float | None = None
+    """Accuracy of the nearest neighbours, if asked for."""
+    last: float | None = None
+    """Accuracy with the features of the last layer alone, if asked for."""
 
 
 def cifar10(ctx: Context) -> Split:
@@ -74,17 +81,18 @@ def stl10(ctx: Context) -> tuple[Labeled, tuple[np.ndarray, ...], str]:
 
 
 def evaluate(
-    features: ImageFeatures,
+    features: Any,
     split: Split,
     *,
     classifier: LinearSVC | None = None,
     mirrored: bool = False,
+    readouts: bool = False,
 ) -> Score:
     """Learn filters from the training images, train a classifier on their features, score the test images.
 
     Parameters
     ----------
-    features : ImageFeatures
+    features : ImageFeatures or FeatureNetwork
         Not fitted yet; supervised learners get the labels.
     split : Split
         The images.
@@ -93,9 +101,26 @@ def evaluate(
     mirrored : bool, default=False
         Whether to train the classifier on mirror images as well. C is then chosen on a fifth of the images
         and their mirror images, so that no image is in both parts.
+    readouts : bool, default=False
+        Whether to score nearest neighbours as well, and the last layer of a network alone.
     """
     classifier = LinearSVC(C="auto", random_state=0) if classifier is None else classifier
-    return _fit_and_score(features, split, classifier, mirrored=mirrored, mirrored_test=False)[1]
+    return _fit_and_score(
+        features, split, classifier, mirrored=mirrored, mirrored_test=False, readouts=readouts
+    )[1]
+
+
+def evaluate_classifier(model: Any, split: Split) -> Score:
+    """Fit a classifier of images and score the test images.
+
+    ``learn_seconds`` has the time of the whole fit, in which features are learned and encoded more than once.
+    """
+    memory = PeakMemory(split.train.images)
+    with _clock(split.train.images) as fit:
+        model.fit(split.train.images, split.train.labels)
+    with _clock(split.train.images) as predict:
+        accuracy = float((model.predict(split.test.images) == split.test.labels).mean())
+    return Score(accuracy, fit[0], predict[0], 0.0, gib=memory.gib())
 
 
 class Committee(NamedTuple):
@@ -128,15 +153,17 @@ def evaluate_committee(
 
 
 def _fit_and_score(
-    features: ImageFeatures,
+    features: Any,
     split: Split,
     classifier: LinearSVC,
     *,
     mirrored: bool,
     mirrored_test: bool,
+    readouts: bool = False,
 ) -> tuple[np.ndarray, Score]:
     """Fit features and classifier; return the decisions on the test images, and the score."""
     train, test = split.train, split.test
+    memory = PeakMemory(train.images)
     if mirrored:
         # An image and its mirror image are held out together: else validation would be too easy.
         classifier.set_params(validation=np.tile(a_fifth(len(train.labels)), 2))
@@ -151,7 +178,7 @@ def _fit_and_score(
     decisions = np.sum(
         [to_host(classifier.decision_function(X_test)) for X_test in X_tests], axis=0
     )
-    return decisions, Score(
+    score = Score(
         _accuracy(decisions, split),
         learn[0],
         encode[0],
@@ -159,7 +186,69 @@ def _fit_and_score(
         float(classifier.C_),
         X.shape[1],
         int(classifier.n_passes_),
+        memory.gib(),
     )
+    if readouts:
+        neighbors = neighbor_labels(X[: len(train.labels), :], train.labels, X_tests[0])
+        score = score._replace(neighbors=float((neighbors == test.labels).mean()))
+        if isinstance(features, FeatureNetwork):
+            columns = last_layer(features)
+            classifier.fit(X[:, columns], y)
+            predicted = to_host(classifier.predict(X_tests[0][:, columns]))
+            score = score._replace(last=float((predicted == test.labels).mean()))
+    return decisions, score
+
+
+def last_layer(network: FeatureNetwork) -> slice:
+    """Return which features of a fitted network are those of its last layer."""
+    n_last = network.set_params(output="last").n_features_out_
+    n_all = network.set_params(output="all").n_features_out_
+    return slice(n_all - n_last, n_all)
+
+
+N_NEIGHBORS = 10
+
+
+def neighbor_labels(X: Any, y: np.ndarray, X_test: Any) -> np.ndarray:
+    """Return the labels that most of the ten nearest training rows have, by cosine of standardised features.
+
+    Features are learned and compared without labels: the accuracy says how near images of a class lie.
+    """
+    xp = namespace_of(X)
+    mean, deviation = xp.mean(X, axis=0), xp.std(X, axis=0)
+    deviation = xp.where(deviation > 0, deviation, xp.ones_like(deviation))
+
+    def units(rows: Any) -> Any:
+        rows = (rows - mean) / deviation
+        return rows / xp.maximum(xp.linalg.vector_norm(rows, axis=1, keepdims=True), 1e-12)
+
+    classes, codes = np.unique(y, return_inverse=True)
+    references, found = units(X), []
+    for start in range(0, X_test.shape[0], 500):
+        cosines = units(X_test[start : start + 500, :]) @ references.T
+        nearest = to_host(xp.argsort(-cosines, axis=1)[:, :N_NEIGHBORS])
+        votes = np.apply_along_axis(np.bincount, 1, codes[nearest], minlength=len(classes))
+        found.append(classes[votes.argmax(axis=1)])
+    return np.concatenate(found)
+
+
+class PeakMemory:
+    """The peak memory on a GPU from now on; that of the host is shared with whatever ran before."""
+
+    def __init__(self, like: Any) -> None:
+        self.on_gpu = not isinstance(like, np.ndarray) and like.device.type == "cuda"
+        if self.on_gpu:
+            import torch
+
+            torch.cuda.reset_peak_memory_stats()
+
+    def gib(self) -> float | None:
+        """Return the peak in GiB; None on the host."""
+        if not self.on_gpu:
+            return None
+        import torch
+
+        return float(torch.cuda.max_memory_allocated() / 2**30)
 
 
 def _accuracy(decisions: np.ndarray, split: Split) -> float:

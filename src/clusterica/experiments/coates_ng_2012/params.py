@@ -90,7 +90,8 @@ def run(ctx: Context) -> Result:
         "n_patches": ctx.choose(full=200_000, quick=10_000),
     }
     rows = _settings(base, quick=ctx.quick)
-    accuracies, strengths = [], []
+    accuracies: list[float] = []
+    strengths: list[Any] = []
     for row in ctx.track(rows, "Settings"):
         features = ImageFeatures(**{**base, "random_state": ctx.seed, **row.changes})
         outcome = evaluate(features, split)

@@ -1,0 +1,213 @@
+"""The rows of Coates & Ng's tables of accuracy: one layer, networks of two and three, and our recipes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from clusterica.arrays import to_host
+from clusterica.experiments._checks import reached
+from clusterica.experiments._context import Context
+from clusterica.experiments._recognition import (
+    POOLINGS,
+    Constants,
+    Labeled,
+    Split,
+    last_layer,
+    neighbor_labels,
+    percent,
+)
+from clusterica.experiments._result import Check
+from clusterica.images import ImageFeatures
+from clusterica.linear import LinearSVC
+from clusterica.networks import Committee, DependencyGroups, FeatureNetwork, ImageClassifier, Layer
+from clusterica.networks.recipes import make_classifier
+
+NOTE = (
+    "Networks: the maps of a layer are pooled ({first_pool} x {first_pool}, then 2 x 2), and the next layer "
+    "learns from patches of 2 x 2 positions: of all maps at once (single field), or of {n_fields} fields of "
+    "{field_size} maps, drawn at random or learned by energy correlation, with {field_filters} filters each; "
+    "a single field has as many filters in all. Features of all layers are joined; “last layer” has those "
+    "of the last one alone. Neighbours: by the ten nearest images with a label, in features that no label "
+    "has shaped. Recipes are not in the paper."
+)
+PAPER_POOLING = "sum over 2 x 2"
+
+
+class Method(NamedTuple):
+    """One row of a table."""
+
+    name: str
+    paper: str
+    """The paper's figure, in percent."""
+    n_filters: int
+    """Filters of the first layer."""
+    mirrored: bool = False
+    """Whether the classifier also learns from mirror images."""
+    pooled_by_choice: bool = False
+    """Whether validation chooses the pooling."""
+    n_layers: int = 1
+    measure: str = ""
+    """How layers after the first find their fields, as DependencyGroups calls it."""
+    recipe: str = ""
+    """Name in ``clusterica.networks.recipes``; the other fields then do not matter."""
+
+
+def network_methods(figures: Iterable[str]) -> tuple[Method, ...]:
+    """Return the four networks of a table with the paper's figures."""
+    names = {
+        "2 layers, single field": (2, "all"),
+        "2 layers, random fields": (2, "random"),
+        "2 layers, learned fields": (2, "energy"),
+        "3 layers, learned fields": (3, "energy"),
+    }
+    return tuple(
+        Method(name, figure, 1600, n_layers=n_layers, measure=measure)
+        for (name, (n_layers, measure)), figure in zip(names.items(), figures, strict=True)
+    )
+
+
+RECIPES = (
+    Method("Recipe “accurate”", "", 4096, recipe="accurate"),
+    Method("Recipe “best”", "", 4096, recipe="best"),
+)
+
+
+def network_settings(ctx: Context) -> dict[str, Any]:
+    """Return the sizes of the layers after the first; those of Coates & Ng's NIPS paper of 2011."""
+    return {
+        "first_pool": 3,
+        "n_fields": ctx.choose(full=32, quick=3),
+        "field_size": ctx.choose(full=200, quick=10),
+        "field_filters": ctx.choose(full=100, quick=8),
+        "field_patches": ctx.choose(full=50_000, quick=2000),
+    }
+
+
+def make_features(
+    method: Method,
+    settings: Mapping[str, Any],
+    constants: Constants,
+    *,
+    seed: int,
+    pooling: str = PAPER_POOLING,
+) -> ImageFeatures | FeatureNetwork:
+    """Return the features of a row, not fitted yet.
+
+    Parameters
+    ----------
+    method : Method
+        The row.
+    settings : mapping
+        Patch size and number of patches of the first layer, and those of :func:`network_settings`.
+    constants : Constants
+        Of the first layer's contrast normalisation and whitening.
+    seed : int
+        Seed of the features.
+    pooling : str, default="sum over 2 x 2"
+        How codes are pooled, a name in ``POOLINGS``.
+    """
+    first = {
+        "patch_size": settings["patch_size"],
+        "n_patches": settings["n_patches"],
+        "random_state": seed,
+        **constants.steps(),
+    }
+    if method.n_layers == 1:
+        return ImageFeatures(method.n_filters, **first, **POOLINGS[pooling])
+    how, grid = POOLINGS[pooling]["pooling"], POOLINGS[pooling]["grid"]
+    n_fields = settings["n_fields"]
+    above = Layer(
+        settings["field_filters"] * (n_fields if method.measure == "all" else 1),
+        patch_size=2,
+        pool_size=2,
+        pooling=how,
+        fields=DependencyGroups(settings["field_size"], n_groups=n_fields, measure=method.measure),
+        n_patches=settings["field_patches"],
+    )
+    layer = Layer(method.n_filters, pool_size=settings["first_pool"], pooling=how, **first)
+    return FeatureNetwork([layer, *[above] * (method.n_layers - 1)], grid=grid, random_state=seed)
+
+
+def make_recipe(ctx: Context, method: Method, images: Any) -> ImageClassifier | Committee:
+    """Return the classifier of a recipe for such images, not fitted yet; a quick run has fewer filters."""
+    n_filters = ctx.choose(full=None, quick=method.n_filters)
+    shape = tuple(images.shape[1:])
+    return make_classifier(method.recipe, shape, n_filters=n_filters, random_state=ctx.seed)
+
+
+class Row(NamedTuple):
+    """Accuracies of a row, one for each draw of labels or fold; those it does not have are empty."""
+
+    accuracies: list[float]
+    C: list[float]
+    last: list[float]
+    neighbors: list[float]
+
+    def add(self, features: Any, classifier: LinearSVC, known: Labeled, rest: Labeled) -> None:
+        """Score a fitted classifier on the features of other images, and two simpler readouts beside it."""
+        self.accuracies.append(_accuracy(classifier.predict(rest.images), rest))
+        self.C.append(float(classifier.C_))
+        neighbors = neighbor_labels(known.images, known.labels, rest.images)
+        self.neighbors.append(_accuracy(neighbors, rest))
+        if isinstance(features, FeatureNetwork):
+            columns = last_layer(features)
+            alone = LinearSVC(C="auto", random_state=0)
+            alone.fit(known.images[:, columns], known.labels)
+            self.last.append(_accuracy(alone.predict(rest.images[:, columns]), rest))
+
+
+def recipe_row(model: ImageClassifier | Committee, splits: Iterable[Split]) -> Row:
+    """Train the classifier of a recipe, whose features are learned, on every split."""
+    row = Row([], [], [], [])
+    for known, rest, _ in splits:
+        model.fit_classifier(known.images, known.labels)
+        row.accuracies.append(_accuracy(model.predict(rest.images), rest))
+    return row
+
+
+def printed(row: Mapping[str, list[float]]) -> list[str]:
+    """Return mean and deviation of each readout that a row has."""
+    return [percent(row[key]) if row[key] else "" for key in ("accuracies", "last", "neighbors")]
+
+
+def _accuracy(predicted: Any, rest: Labeled) -> float:
+    return float((to_host(predicted) == rest.labels).mean())
+
+
+def figure(method: Method) -> float:
+    """Return the mean of what the paper prints as mean ± deviation."""
+    return float(method.paper.split()[0])
+
+
+def network_checks(means: Mapping[str, float], methods: Iterable[Method]) -> list[Check]:
+    """Ask what the paper says of networks: its figures, the gain over one layer, and that of learned fields.
+
+    Parameters
+    ----------
+    means : mapping of str to float
+        Our accuracies in percent, by row.
+    methods : iterable of Method
+        Rows of the table that the paper has too, the first of them with one layer.
+
+    Returns
+    -------
+    list of Check
+    """
+    one, *others = methods
+    checks = []
+    for method in others:
+        if method.measure == "energy":
+            ours = means[method.name] - means[one.name]
+            theirs = figure(method) - figure(one)
+            checks += [
+                reached(method.name, figure(method), {method.name: means[method.name]}),
+                Check(
+                    f"{method.name}: at least {theirs:.1f} points above one layer, as in the paper",
+                    ours >= theirs,
+                    f"{ours:+.1f} points",
+                ),
+            ]
+    gain = means["2 layers, learned fields"] - means["2 layers, random fields"]
+    claim = "learned fields are at least 2 points above random ones"
+    return [*checks, Check(claim, gain >= 2, f"{gain:+.1f} points")]
