@@ -8,11 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from clusterica.arrays._config import active_config, config_context
-from clusterica.arrays._namespace import Array, to_host
+from clusterica.arrays._place import Array, active_config, config_context, to_host
 from clusterica.arrays._rows import DaskRows, as_rows
-from clusterica.arrays._schedule import one_blas_thread
-from clusterica.arrays._walk import map_rows_reduce, rebuild
+from clusterica.arrays._walk import map_rows_reduce, one_blas_thread, rebuild
 
 
 def walk_dask(
