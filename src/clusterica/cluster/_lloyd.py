@@ -21,8 +21,7 @@ from clusterica.arrays import (
     working_memory,
 )
 from clusterica.cluster._init import SAMPLE, draw_rows, more_centers
-from clusterica.ops.assign import assign_bytes, fit_sums, lloyd_sums
-from clusterica.ops.moments import energy
+from clusterica.ops.assign import assign_bytes, energy, fit_sums, lloyd_sums
 from clusterica.ops.rules import Centers, LloydSums, Rule, center_counts
 from clusterica.optim import LoopResult, LoopState, Progress, Step, iterate
 

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 from clusterica.arrays import Array, Row, is_host_array, namespace_of, working_memory
 from clusterica.ops.cpu import assign as cpu
-from clusterica.ops.linalg import inverse_lengths, row_energies
+from clusterica.ops.linalg import inverse_lengths, row_energies, wide_row_energies
 from clusterica.ops.rules import Assignment, LloydSums, Rule
 
 
@@ -167,6 +167,22 @@ def _segment_sum(X: Array, labels: Array, n_segments: int) -> Array:
         empty = xp.zeros((n_segments, X.shape[1]), dtype=X.dtype, device=X.device)
         return empty.index_add(0, labels, X)
     return xpx.one_hot(labels, n_segments, dtype=X.dtype, xp=xp).T @ X
+
+
+class Energy(NamedTuple):
+    """Weighted sum of squared lengths, and the weight of nonzero rows: the inertia without centres."""
+
+    energy: Array
+    weight: Array
+
+
+@working_memory(lambda row, shift: 2 * row.n_features * row.itemsize)
+def energy(X: Array, shift: Array | None, weights: Array) -> Energy:
+    """Return ``sum w |x - shift|^2`` of a block and the weight of its nonzero rows."""
+    energies = wide_row_energies(X if shift is None else X - shift)
+    xp = namespace_of(energies)
+    weights = xp.astype(weights, xp.float64)
+    return Energy(xp.sum(energies * weights), xp.sum(xp.where(energies > 0, weights, 0)))
 
 
 @working_memory(lambda row, C: 2 * C.shape[0] * row.itemsize)

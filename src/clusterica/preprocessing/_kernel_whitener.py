@@ -34,7 +34,7 @@ from clusterica.ops.kernel_pca import (
     landmark_values,
 )
 from clusterica.ops.kernels import scale_rows
-from clusterica.ops.whiten import spectrum, whiten_by_spectrum
+from clusterica.ops.moments import spectrum, whiten_by_spectrum
 
 
 class KernelWhitener(
@@ -179,8 +179,7 @@ class KernelWhitener(
         Z : array of shape (n_samples, n_components_)
             In the library and on the device of X.
         """
-        rows = check_fitted_rows(self, X, "whitening_")
-        return self._whiten(rows)
+        return self._whiten(check_fitted_rows(self, X, "whitening_"))
 
     def _whiten(self, rows: Rows) -> Array:
         """Return rows that were checked, whitened."""
@@ -239,17 +238,13 @@ class KernelWhitener(
             )
         T = whiten_by_spectrum(s, eps=0.0, n_components=n, rotate_back=False).whitening
         T, mean = to_host(T).astype(np.float64) @ landmarks.root, about + shift
-        signs = self._signs(L, T, mean)
+        # Signs that make the largest z of a landmark positive, so that two fits can be compared.
+        Z = self._bound(kernel_project)(L, L, T, mean)
+        signs = np.sign(Z[np.abs(Z).argmax(axis=0), np.arange(n)])
         self.landmarks_, self.whitening_ = rows.learned(L), rows.learned(T * signs[:, None])
         self.mean_, self.eigenvalues_ = rows.learned(mean), rows.learned(s.values[:n])
         self.rank_, self.n_components_ = s.rank, n
         self._n_features_out = n
-
-    def _signs(self, L: np.ndarray, B: np.ndarray, mean: np.ndarray) -> np.ndarray:
-        """Return the signs that make the largest of ``B (k(L, l) - mean)`` over landmarks l positive."""
-        Z = self._bound(kernel_project)(L, L, B, mean)
-        signs: np.ndarray = np.sign(Z[np.abs(Z).argmax(axis=0), np.arange(len(B))])
-        return signs
 
     def _bound(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         return partial(fn, kernel=self.kernel_, normalize=self.normalize)
