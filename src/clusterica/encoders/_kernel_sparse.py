@@ -12,7 +12,7 @@ from clusterica.encoders._base import BaseEncoder
 from clusterica.encoders._sparse import LassoEncoder
 from clusterica.kernels import KERNEL_NAMES, Gaussian, Kernel, make_kernel, median_gamma
 from clusterica.kernels.solvers import descend_on_host
-from clusterica.ops.code import LassoCodes
+from clusterica.ops.cpu.lasso import LassoCodes
 from clusterica.ops.kernel_coding import kernel_codes
 from clusterica.ops.kernels import gram
 from clusterica.ops.linalg import unit_rows

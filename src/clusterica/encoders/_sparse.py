@@ -18,7 +18,7 @@ from clusterica.arrays import (
 )
 from clusterica.encoders._base import BaseEncoder
 from clusterica.ops import code
-from clusterica.ops.code import LassoCodes
+from clusterica.ops.cpu.lasso import LassoCodes
 
 
 class LassoEncoder(BaseEncoder):

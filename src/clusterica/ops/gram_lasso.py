@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from clusterica.arrays import Array, is_cpu_tensor, is_host_array, namespace_of
-from clusterica.ops.code import LassoCodes, duality_gaps
+from clusterica.ops.code import duality_gaps
 from clusterica.ops.cpu import lasso as cpu_lasso
+from clusterica.ops.cpu.lasso import LassoCodes
 
 # Coordinate descent solves one row at a time, in a time that grows as the cube of its nonzeros. Splitting
 # multiplies all rows by an n_atoms x n_atoms matrix, whatever the nonzeros. So they break even at a multiple
@@ -66,7 +67,7 @@ def lasso_of_gram(
     """
     settings: dict[str, Any] = {"alpha": alpha, "max_iter": max_iter, "tol": tol}
     if is_host_array(B):
-        descend = _by_descent
+        descend = cpu_lasso.lasso
     on_device = not (is_host_array(B) or is_cpu_tensor(B))
     sparse = descend is not None and _is_sparse(B, energies, G, alpha, descend)
     if descend is not None and sparse and not (on_device and B.shape[0] >= _ENOUGH_FOR_DEVICE):
@@ -114,11 +115,6 @@ def _in_float64(
     wide = (xp.astype(a, xp.float64) for a in (B, energies, G))
     found = lasso_of_gram_reference(*wide, alpha=alpha, max_iter=max_iter, tol=tol)
     return LassoCodes(*(xp.astype(a, B.dtype) for a in found))
-
-
-def _by_descent(B: Array, energies: Array, G: Array, **settings: Any) -> LassoCodes:
-    """Coordinate descent on a NumPy block, compiled."""
-    return LassoCodes(*cpu_lasso.lasso(B, energies, G, **settings))
 
 
 def lasso_of_gram_reference(

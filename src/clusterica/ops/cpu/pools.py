@@ -69,7 +69,14 @@ def _spread(v, spread, rows, columns, width):  # type: ignore[no-untyped-def]
             spread[start : start + columns] = v[start : start + columns].sum()
     else:
         _along_columns(v, spread, rows, columns, width // 2)
-    _along_rows(spread, v, rows, columns, width)
+    # Along rows a shift is two copies of contiguous numbers.
+    first, last = (0, rows - 1) if rows <= width else (-(width // 2), width // 2)
+    v[:] = 0
+    for shift in range(first, last + 1):
+        cut = (shift % rows) * columns
+        kept = rows * columns - cut
+        _add(v[:kept], spread[cut:])
+        _add(v[kept:], spread[:cut])
 
 
 @compiled
@@ -91,17 +98,6 @@ def _along_columns(v, out, rows, columns, reach):  # type: ignore[no-untyped-def
                 left = c - shift if c >= shift else c - shift + columns
                 total += v[start + left] + v[start + right]
             out[start + c] = total
-
-
-@compiled
-def _along_rows(v, out, rows, columns, width):  # type: ignore[no-untyped-def]
-    first, last = (0, rows - 1) if rows <= width else (-(width // 2), width // 2)
-    out[:] = 0
-    for shift in range(first, last + 1):
-        cut = (shift % rows) * columns
-        kept = rows * columns - cut
-        _add(out[:kept], v[cut:])
-        _add(out[kept:], v[:cut])
 
 
 @compiled
