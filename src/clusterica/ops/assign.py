@@ -191,6 +191,13 @@ def scores(X: Array, C: Array) -> Array:
     return np.asarray(X @ C.T) if is_host_array(X) else X @ C.T
 
 
+@working_memory(lambda row, C: 3 * C.shape[0] * row.itemsize)
+def scores_of_both_signs(X: Array, C: Array) -> Array:
+    """Return the inner products with all centres and then with their negatives, (n_rows, 2 n_centers)."""
+    S = scores(X, C)
+    return namespace_of(S).concat([S, -S], axis=1)
+
+
 @working_memory(lambda row, C: 2 * C.shape[0] * row.itemsize)
 def cosines(X: Array, C: Array) -> Array:
     """Return the cosines of all rows with unit centres; 0 for a row of zeros."""
