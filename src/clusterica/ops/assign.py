@@ -68,6 +68,14 @@ def lloyd_sums(
 
 
 @working_memory(assign_bytes)
+def center_sums(
+    X: Array, C: Array, shift: Array | None, weights: Array, *, rule: Rule
+) -> LloydSums:
+    """Return the sums of `lloyd_sums` without the labels, which a walk would keep for all rows."""
+    return lloyd_sums(X, C, shift, weights, rule=rule)[1]
+
+
+@working_memory(assign_bytes)
 def fit_sums(
     X: Array, C: Array, shift: Array | None, weights: Array, *, rule: Rule
 ) -> tuple[Array, FitSums]:

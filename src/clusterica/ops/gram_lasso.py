@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -75,9 +74,18 @@ def lasso_of_gram(
     # The rows that take the most steps do not fill a device: the last 2 % go to coordinate descent.
     leave = 0.02 if on_device and descend is not None else 0.0
     found = lasso_of_gram_reference(B, energies, G, **settings, leave=leave)
+    xp = namespace_of(B)
     for solver in (None if sparse else _in_float64, descend):
-        if solver is not None:
-            found = _solve_remaining(found, partial(solver, **settings), B, energies, G, tol)
+        is_done = found.gaps <= tol
+        done, rest = xp.nonzero(is_done)[0], xp.nonzero(~is_done)[0]
+        if solver is None or rest.shape[0] == 0:
+            continue
+        again = solver(xp.take(B, rest, axis=0), xp.take(energies, rest, axis=0), G, **settings)
+        # Put the rows back in their order: those that were solved before, and those solved now.
+        order = xp.argsort(xp.concat([done, rest]))
+        pairs = zip(found, again, strict=True)
+        joined = (xp.concat([xp.take(old, done, axis=0), new], axis=0) for old, new in pairs)
+        found = LassoCodes(*(xp.take(a, order, axis=0) for a in joined))
     return found
 
 
@@ -90,22 +98,6 @@ def _is_sparse(B: Array, energies: Array, G: Array, alpha: float, descend: Solve
     xp = namespace_of(codes)
     nonzeros = float(xp.sum(xp.astype(codes != 0, xp.int64))) / codes.shape[0]
     return bool(nonzeros <= _MANY * G.shape[0] ** (2 / 3))
-
-
-def _solve_remaining(
-    found: LassoCodes, solver: Solver, B: Array, energies: Array, G: Array, tol: float
-) -> LassoCodes:
-    """Return codes and gaps, with those of a solver for rows whose gap is over tol."""
-    xp = namespace_of(B)
-    is_done = found.gaps <= tol
-    done, rest = xp.nonzero(is_done)[0], xp.nonzero(~is_done)[0]
-    if rest.shape[0] == 0:
-        return found
-    again = solver(*(xp.take(a, rest, axis=0) for a in (B, energies)), G)
-    order = xp.argsort(xp.concat([done, rest]))
-    pairs = zip(found, again, strict=True)
-    joined = (xp.concat([xp.take(old, done, axis=0), new], axis=0) for old, new in pairs)
-    return LassoCodes(*(xp.take(a, order, axis=0) for a in joined))
 
 
 def _in_float64(

@@ -101,6 +101,13 @@ def normalize_contrast(X: Array, *, eps: float) -> Array:
     return xp.where(flat, 0, centred / xp.sqrt(xp.where(flat, 1, variance + eps)))
 
 
+@working_memory(lambda row: 2 * row.nbytes)
+def sum_of_variances(X: Array) -> tuple[Array, Array]:
+    """Return the sum of the variances within rows of a block, and the number of rows."""
+    xp = namespace_of(X)
+    return xp.sum(xp.var(X, axis=1)), xp.asarray(float(X.shape[0]), device=X.device)
+
+
 def extremes(X: Array) -> Array:
     """Return the least and the largest value of every row, shape (n_rows, 2)."""
     xp = namespace_of(X)

@@ -18,12 +18,10 @@ from clusterica.arrays import (
     fit_context,
     map_reduce,
     map_rows,
-    namespace_of,
     to_host,
     warn_user,
-    working_memory,
 )
-from clusterica.ops.patch import extremes, normalize_contrast
+from clusterica.ops.patch import extremes, normalize_contrast, sum_of_variances
 from clusterica.preprocessing.whitening import percentage
 
 
@@ -95,7 +93,7 @@ class ContrastNormalizer(FloatOutputMixin, OneToOneFeatureMixin, TransformerMixi
             # Coates & Ng use 10 for pixels in 0..255; a variance scales with the square of the range.
             self.eps_ = 10.0 * (extent / 255.0) ** 2
         elif isinstance(self.eps, str):
-            total, n = map_reduce(_sum_of_variances, rows)
+            total, n = map_reduce(sum_of_variances, rows)
             self.eps_ = percentage(self.eps) * float(total) / float(n)
         else:
             self.eps_ = self.eps
@@ -128,10 +126,3 @@ class ContrastNormalizer(FloatOutputMixin, OneToOneFeatureMixin, TransformerMixi
         check_is_fitted(self, "eps_")
         rows = check_rows(self, X, reset=False)
         return map_rows(partial(normalize_contrast, eps=self.eps_), rows)
-
-
-@working_memory(lambda row: 2 * row.nbytes)
-def _sum_of_variances(X: Array) -> tuple[Array, Array]:
-    """Return the sum of the variances within rows of a block, and their number."""
-    xp = namespace_of(X)
-    return xp.sum(xp.var(X, axis=1)), xp.asarray(float(X.shape[0]), device=X.device)
