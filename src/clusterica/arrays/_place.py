@@ -23,6 +23,7 @@ from clusterica.arrays._sklearn import count_threads
 
 # --- Settings ----------------------------------------------------------------------------------------
 
+# "MiB" is a power of 1024 and "MB" a power of 1000, as in Dask.
 _UNITS = {"": 1, "B": 1}
 _UNITS |= {f"{p}iB": 1024**i for i, p in enumerate("KMGT", 1)}
 _UNITS |= {f"{p}B": 1000**i for i, p in enumerate("KMGT", 1)}
@@ -46,6 +47,7 @@ class Config:
 
 _default = Config()
 _KEEP: Any = object()  # stands for a setting that is not given, since None is a value
+# A context variable, and not a global: each thread and each task of asyncio has its own.
 _active: ContextVar[Config | None] = ContextVar("clusterica_config", default=None)
 
 
@@ -108,6 +110,7 @@ def config_context(
     ...     clusterica.get_config()["memory"]
     67108864
     """
+    # Reset by its token, so that nested contexts restore what was before them.
     token = _active.set(_changed(active_config(), memory=memory, threads=threads, device=device))
     try:
         yield
@@ -121,7 +124,7 @@ def _changed(config: Config, **settings: Any) -> Config:
         settings |= {"memory": parse_bytes(settings["memory"]), "memory_is_set": True}
     threads = settings.get("threads")
     if threads is not None and not (_is_integer(threads) and threads >= 1):
-        raise ValueError(f"threads={threads!r} must be a positive integer, or None for every core")
+        raise ValueError(f"threads={threads!r} must be a positive integer, or None for all cores")
     return replace(config, **settings)
 
 
@@ -140,6 +143,7 @@ def parse_bytes(amount: str | int) -> int:
                 f"memory={amount!r} is not an amount of memory; write '512MiB', '2GB' or bytes"
             )
         n_bytes = int(float(match[1]) * _UNITS[match[2]])
+    # In less, a block has a few rows only, and calls cost more than the work in them.
     if n_bytes < 2**16:
         raise ValueError(f"memory={amount!r} is too little to work in; give at least '64KiB'")
     return n_bytes
@@ -164,6 +168,7 @@ def is_cpu_tensor(X: Any) -> bool:
 def namespace_of(*arrays: Array) -> ModuleType:
     """Return the array-API namespace of the arrays; NumPy for SciPy sparse ones."""
     dense = [a for a in arrays if not sp.issparse(a)]
+    # First, since it is by far the most common, and the general look-up takes microseconds for every op.
     if all(isinstance(a, np.ndarray | np.generic) for a in dense):
         return np
     return array_api_compat.array_namespace(*dense)
@@ -196,6 +201,7 @@ def to_like(values: Array, reference: Array) -> Array:
     """Return values in the namespace and on the device of the reference array."""
     if is_host_array(reference):
         return to_host(values)
+    # No copy of what is there already: parameters are put in place at every walk.
     if type(values) is type(reference) and device_of(values) == device_of(reference):
         return values
     xp = namespace_of(reference)
@@ -208,6 +214,7 @@ def to_like(values: Array, reference: Array) -> Array:
 def working_dtype(dtype: Any) -> np.dtype[Any]:
     """Return the NumPy dtype to compute in: float32 where it holds every value of the input, else float64."""
     name = dtype.name if isinstance(dtype, np.dtype) else str(dtype).rsplit(".", maxsplit=1)[-1]
+    # Its 24 bits hold all integers of 16 bits, but not those of 32.
     exact_in_float32 = (
         "float32",
         "float16",
@@ -265,6 +272,7 @@ class Place:
             return config.memory
         import torch
 
+        # A sixteenth leaves room for the data itself and the results.
         total: int = torch.cuda.get_device_properties(self.like.device).total_memory
         return max(config.memory, total // 16)
 

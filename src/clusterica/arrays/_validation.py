@@ -121,6 +121,7 @@ class FloatOutputMixin:
 
 def warn_user(message: str | Warning, category: type[Warning] = UserWarning) -> None:
     """Warn, and show the line that called the library: the first one outside clusterica and scikit-learn."""
+    # Counted by hand: skip_file_prefixes needs Python 3.12.
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(
         ("clusterica.", "sklearn.")
@@ -131,6 +132,7 @@ def warn_user(message: str | Warning, category: type[Warning] = UserWarning) -> 
 
 def check_output_rows(estimator: Any, Y: Any, n_columns: int) -> Rows:
     """Validate what a transformer gave, to be taken back: n_columns columns, under its output names."""
+    # A copy that expects the output as its input, so that one validator serves both directions.
     expects = copy.copy(estimator)
     expects.n_features_in_ = n_columns
     expects.__dict__.pop("feature_names_in_", None)
@@ -159,6 +161,7 @@ def check_weights(weights: Any, rows: Rows, dtype: Any = None) -> np.ndarray:
     dtype = rows.dtype if dtype is None else np.dtype(dtype)
     if weights is None:
         return np.broadcast_to(np.ones(1, dtype), (rows.n_rows,))
+    # scikit-learn's check reads only the number of rows of X; this array takes no memory.
     stand_in = np.broadcast_to(np.zeros(1, dtype), (rows.n_rows, 1))
     weights = check_sample_weight(
         to_host(weights),
@@ -279,7 +282,7 @@ def _check_blocks(
     estimator: BaseEstimator, X: Iterable[Array], reset: bool, accept_sparse: bool, min_rows: int
 ) -> Rows:
     name = type(estimator).__name__
-    if iter(X) is X:
+    if iter(X) is X:  # a generator, or another iterator
         raise TypeError(
             f"{name} walks over its data more than once, and this {type(X).__name__} can be walked "
             "only once; pass a list of blocks, or an object whose __iter__ starts anew each time"
@@ -314,7 +317,9 @@ def _check_blocks(
             f"the iterable of blocks given to {name} is empty; it must give at least one block"
         )
     if len(kinds) > 1:
-        raise TypeError("the blocks of X are partly sparse and partly dense; give one kind")
+        raise TypeError(
+            "the blocks of X are partly sparse and partly dense; give one kind, CSR or dense"
+        )
     _check_shape(estimator, (n_rows, n_features), min_rows)
     check_n_features(estimator, np.empty((1, n_features)), reset=reset)
     return IterableRows(X, n_rows, n_features, dtype, nnz=nnz if kinds == {True} else None)

@@ -171,8 +171,10 @@ def row_bytes_of(fn: Callable[..., Any], row: Row, params: tuple[Any, ...]) -> i
     if isinstance(fn, partial):
         return row_bytes_of(fn.func, row, (*fn.args, *params))
     stated = getattr(fn, "row_bytes", None)
+    # Functions of a user need not state anything; two copies are what simple ones make.
     if stated is None:
         return 16 * row.n_features
+    # A bound method: the statement was written for the function, which takes self.
     itself = (fn.__self__,) if hasattr(fn, "__self__") else ()
     return int(stated(*itself, row, *params))
 
@@ -185,6 +187,7 @@ def block_size(rows: Rows, row_bytes: int, n_parameters: int = 0) -> int:
     """
     is_numpy = rows.place.is_numpy
     threads = active_config().n_threads if is_numpy else 1
+    # Each thread has a block, and one more waits for the fold; a device works on one at a time.
     in_flight = threads + 1 if is_numpy else 1
     fits = rows.place.memory // (in_flight * (row_bytes + rows.row_nbytes))
     # float32 sums inside a block stay accurate up to about this many rows; float64 takes over between.
@@ -197,7 +200,7 @@ def block_size(rows: Rows, row_bytes: int, n_parameters: int = 0) -> int:
     even = -(-rows.n_rows // (4 * threads))
     worth = 2**23 // (rows.n_features**2 + n_parameters)
     n_blocks = -(-rows.n_rows // min(most, max(even, worth, 1024)))
-    if n_blocks > 1:
+    if n_blocks > 1:  # a multiple of the threads, so that none is idle at the end
         n_blocks = -(-n_blocks // threads) * threads
     return max(1, min(most, -(-rows.n_rows // n_blocks)))
 
@@ -266,6 +269,7 @@ def in_order(
     """
     n_threads = active_config().n_threads
     with one_blas_thread():
+        # A worker that waits for other workers could wait for ever: all of them may do the same.
         if n_threads == 1 or getattr(_worker, "is_one", False):
             for task in tasks:
                 yield fn(*task)
@@ -275,6 +279,7 @@ def in_order(
             for task in tasks:
                 # Each task has its own copy: a context can't be entered by two threads at a time.
                 pending.append(_workers(n_threads).submit(copy_context().run, fn, *task))
+                # Bounded, so that results of finished blocks do not pile up in memory.
                 if len(pending) > n_threads + 1:
                     yield pending.popleft().result()
             while pending:

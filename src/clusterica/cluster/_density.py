@@ -193,6 +193,7 @@ class DensityClusterer(ClusterMixin, BaseEstimator):
                 "project X first, as in make_pipeline(KurtosisPursuit(), DensityClusterer())"
             )
         weights = check_weights(sample_weight, rows)
+        # Two walks: where the rows lie, and their weights on a grid that suits it.
         summary = summary_of(rows, weights)
         density, level, cuts = self._smooth(rows, weights, summary)
         self._keep(rows, summary, density, level, cuts)

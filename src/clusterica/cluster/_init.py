@@ -62,6 +62,7 @@ def initial_centers(
     """
     rule, rng = lloyd.rule, lloyd.rng
     if callable(init):
+        # Callables written for scikit-learn expect a RandomState, not a Generator.
         seed = check_random_state(int(rng.integers(2**31)))
         return _given(init(X, rule.n_labels(n_centers), random_state=seed), lloyd, n_centers)
     if not isinstance(init, str):
@@ -104,7 +105,7 @@ def _given(centers: Any, lloyd: Lloyd, n_centers: int) -> np.ndarray:
                 "init must hold antipodal pairs: its second half the negatives of its first, "
                 f"or only the first half, shape ({n_centers}, {d})"
             )
-        C = C[:n_centers]
+        C = C[:n_centers]  # the rule keeps one centre of each pair
     if C.shape != (n_centers, d):
         raise ValueError(
             f"The shape of the initial centers {C.shape} does not match the number of clusters and "

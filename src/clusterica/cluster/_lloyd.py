@@ -155,6 +155,7 @@ class Lloyd:
 
     def _finished_step(self, old: Centers, new: Centers, gain: float) -> Step:
         xp = namespace_of(new.C)
+        # Squared lengths, as `iterate` compares them with tol; relative, so that units do not matter.
         moved, size = float(xp.sum((new.C - old.C) ** 2)), float(xp.sum(new.C**2))
         change = moved / size if size > 0 else moved  # all centres may be at the origin
         return Step(new, self.objective(gain), change)
@@ -198,7 +199,7 @@ class Lloyd:
         if not len(empty) or not weights.any():
             return centers, empty[:0]
         C, mass = np.array(to_host(centers.C)), np.array(to_host(centers.mass))
-        # As many rows as an initial k-means++ would look at.
+        # As many rows as an initial k-means++ would look at; losses of all rows would cost another pass.
         X, weights = draw_rows(rows, weights, max(SAMPLE, 3 * len(C)), self.rng)
         others = np.delete(C, empty, axis=0)
         fresh = more_centers(

@@ -22,6 +22,7 @@ def descend_on_host(
         args = B_host[part], energies_host[part], G_host
         return cpu_lasso.lasso(*args, alpha=alpha, max_iter=max_iter, tol=tol)
 
+    # One part for each thread, since each call needs work space of its own.
     size = -(-len(B_host) // active_config().n_threads)
     parts = ((slice(start, start + size),) for start in range(0, len(B_host), size))
     found = list(in_order(solve, parts))

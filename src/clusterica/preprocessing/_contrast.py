@@ -93,11 +93,12 @@ class ContrastNormalizer(FloatOutputMixin, OneToOneFeatureMixin, TransformerMixi
             # Coates & Ng use 10 for pixels in 0..255; a variance scales with the square of the range.
             self.eps_ = 10.0 * (extent / 255.0) ** 2
         elif isinstance(self.eps, str):
+            # The mean over all rows takes a pass, as "auto" does; a number takes none.
             total, n = map_reduce(sum_of_variances, rows)
             self.eps_ = percentage(self.eps) * float(total) / float(n)
         else:
             self.eps_ = self.eps
-        # A spread far under 1 means that eps dominates the variance of the rows; some rows show it.
+        # A spread far below 1 means that eps dominates the variance of the rows; some rows show it.
         normalized = normalize_contrast(rows.glance().astype(np.float64), eps=self.eps_)
         spread = float(np.median(normalized.std(axis=1)))
         if self.eps_ > 0 and 0 < spread < 0.2:

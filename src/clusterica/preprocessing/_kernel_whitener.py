@@ -158,6 +158,7 @@ class KernelWhitener(
         rows = check_rows(self, X, reset=True, min_rows=2)
         n_landmarks = self._count_landmarks(rows)
         rng = as_generator(self.random_state)
+        # Sorted, as take wants them; which rows they are does not depend on it.
         drawn = rows.take(np.sort(rng.choice(rows.n_rows, size=n_landmarks, replace=False)))
         # In float64, so that the square root of the inverse keeps what it can.
         L = scale_rows(drawn, normalize=self.normalize).astype(np.float64)
@@ -173,6 +174,7 @@ class KernelWhitener(
         shift = to_host(total.first) / rows.n_rows
         centre = rows.place.put(landmarks.root @ shift)
         covariance = total.second / rows.n_rows - centre[:, None] * centre[None, :]
+        # Exactly symmetric, as eigenvalue solvers expect it.
         s = spectrum((covariance + covariance.T) / 2, noise=4 * landmarks.noise)
         n = self.n_components or max(1, s.rank)  # one column at least, even for equal rows
         if n > s.rank:
@@ -181,6 +183,7 @@ class KernelWhitener(
                 "use fewer components, more landmarks, or a larger gamma"
             )
         T = whiten_by_spectrum(s, eps=0.0, n_components=n, rotate_back=False).whitening
+        # One matrix for both steps: z = T h(x), and h(x) = root k(L, x).
         T, mean = to_host(T).astype(np.float64) @ landmarks.root, about + shift
         # Signs that make the largest z of a landmark positive, so that two fits can be compared.
         Z = self._bound(kernel_project)(L, L, T, mean)
@@ -243,4 +246,5 @@ class KernelWhitener(
         return n
 
     def _bound(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        # What does not vary by block is bound, so that a walk passes arrays only.
         return partial(fn, kernel=self.kernel_, normalize=self.normalize)

@@ -172,6 +172,7 @@ class Whitener(FloatOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMix
         if not first:
             if hasattr(self, "mean_"):
                 check_model_device(self, rows.home, self.mean_)
+            # Exact, and not an average over batches: the order of the rows does not matter.
             total = merge(Moments(*(rows.place.put(m) for m in self._moments)), total)
         # The factor exists once the covariance has full rank, which takes more rows than features.
         needs_rank = self.method == "cholesky" and float(str(self.eps).rstrip("%")) == 0
@@ -236,13 +237,14 @@ class Whitener(FloatOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMix
 
     def _learn(self, rows: Rows, total: Moments) -> None:
         """Set the fitted attributes from moments about the mean (their `first` is the mean)."""
-        covariance = total.second / (total.n - 1)
+        covariance = total.second / (total.n - 1)  # without bias, as numpy.cov
         # Rows are rounded to their dtype, mean included: a feature that depends on others exactly still seems
         # to have this much variance of its own.
         xp = namespace_of(covariance)
         largest = float(xp.max(xp.linalg.diagonal(covariance) + total.first**2))
         noise = 4 * covariance.shape[0] ** 0.5 * float(np.finfo(rows.dtype).eps) ** 2 * largest
         s = spectrum(covariance, noise=noise)
+        # A percentage refers to the mean variance, which does not change if the features are rotated.
         mean_eigenvalue = float(xp.mean(s.values))
         eps = self.eps if not isinstance(self.eps, str) else percentage(self.eps) * mean_eigenvalue
         d, eps = rows.n_features, float(eps)
