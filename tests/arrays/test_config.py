@@ -8,7 +8,7 @@ import pytest
 import clusterica
 from clusterica import config_context, get_config, set_config
 from clusterica.arrays import active_config
-from clusterica.arrays._config import parse_bytes
+from clusterica.arrays._place import parse_bytes
 
 pytestmark = pytest.mark.usefixtures("keep_config")
 

@@ -106,7 +106,7 @@ def test_every_dtype_keeps_its_values(place, estimator, where, dtype):
 def test_every_dtype_of_torch(monkeypatch, estimator, dtype, working, grad, on_device):
     torch = pytest.importorskip("torch")
     if on_device:  # take the way of a tensor in CUDA memory
-        for module in ("_rows", "_namespace"):
+        for module in ("_rows", "_place"):
             monkeypatch.setattr(f"clusterica.arrays.{module}.is_cpu_tensor", lambda X: False)
     X = torch.asarray(np.arange(600).reshape(200, 3) % 101).to(getattr(torch, dtype))
     if grad and not X.is_floating_point():

@@ -187,7 +187,7 @@ def test_histogram_intersection_overflows_with_an_error(put, dtype):
         (lambda: Polynomial(1.5), "degree=1.5 must be"),
         (lambda: make_kernel("gauss"), "'gauss' is not known; use one of .*'rbf'"),
         (lambda: make_kernel("polynomial", gamma=1.0), "gamma=1.0 is that of kernel='rbf'"),
-        (lambda: make_kernel("rbf"), "gamma='median' needs rows to be found from"),
+        (lambda: make_kernel("rbf"), "gamma='median' is computed from rows, and none are given"),
     ],
 )
 def test_bad_constants(make, message):

@@ -63,8 +63,8 @@ def test_sample_within_memory(rng):
     X = rng.normal(size=(3000, 100))
     for memory in ("64KiB", "100KiB", "200KiB", "1MiB"):
         with clusterica.config_context(memory=memory):
-            gram = sampled(X)
-        m, budget = gram.n_sampled, clusterica.arrays._config.parse_bytes(memory) // 8
+            gram, budget = sampled(X), clusterica.get_config()["memory"] // 8
+        m = gram.n_sampled
         assert (2 * 100**2 if gram.by_features else m * (100 + 2 * m)) <= budget
 
 

@@ -8,8 +8,7 @@ from sklearn.feature_extraction.image import extract_patches_2d
 
 from clusterica.ops.cpu import encode
 from clusterica.ops.cpu.encode import Code, Filters, pooled_codes
-from clusterica.ops.cpu.tiling import make_tiling
-from clusterica.ops.patch import CellPooling, grid_cells, pool
+from clusterica.ops.patch import CellPooling, grid_cells, make_tiling, pool
 
 every_code = pytest.mark.parametrize("code", Code, ids=lambda code: code.name)
 every_pooling = pytest.mark.parametrize("pooling", CellPooling, ids=lambda pooling: pooling.name)

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterica.arrays import as_rows, map_reduce, to_host
-from clusterica.ops.moments import Moments, about_mean, energy, merge, moments, winning_energies
+from clusterica.ops.assign import energy
+from clusterica.ops.moments import Moments, about_mean, merge, moments, winning_energies
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterica.arrays import to_host
-from clusterica.ops.normalize import extremes, normalize_contrast
+from clusterica.ops.patch import extremes, normalize_contrast
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterica.arrays import namespace_of, to_host
-from clusterica.ops.whiten import spectrum, whiten_by_cholesky, whiten_by_spectrum
+from clusterica.ops.moments import spectrum, whiten_by_cholesky, whiten_by_spectrum
 
 
 def covariance_of(values, seed=0):

@@ -1,20 +1,22 @@
 """Where numbers live: namespaces and devices, row blocks, random streams, validation, configuration."""
 
-from clusterica.arrays._config import active_config, config_context, get_config, set_config
-from clusterica.arrays._namespace import (
+from clusterica.arrays._place import (
     Array,
     Place,
+    active_config,
+    config_context,
     device_of,
+    get_config,
     is_cpu_tensor,
     is_host_array,
     namespace_of,
     on_torch_device,
+    set_config,
     to_host,
     to_like,
     working_dtype,
 )
 from clusterica.arrays._rows import IterableRows, Rows, as_array, as_rows, shuffled_batches
-from clusterica.arrays._schedule import in_order, one_blas_thread
 from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
 from clusterica.arrays._validation import (
     FloatOutputMixin,
@@ -31,9 +33,11 @@ from clusterica.arrays._validation import (
 from clusterica.arrays._walk import (
     Row,
     block_size,
+    in_order,
     map_reduce,
     map_rows,
     map_rows_reduce,
+    one_blas_thread,
     row_bytes_of,
     working_memory,
 )

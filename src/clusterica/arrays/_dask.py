@@ -8,11 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from clusterica.arrays._config import active_config, config_context
-from clusterica.arrays._namespace import Array, to_host
+from clusterica.arrays._place import Array, active_config, config_context, to_host
 from clusterica.arrays._rows import DaskRows, as_rows
-from clusterica.arrays._schedule import one_blas_thread
-from clusterica.arrays._walk import map_rows_reduce, rebuild
+from clusterica.arrays._walk import map_rows_reduce, one_blas_thread, rebuild
 
 
 def walk_dask(
@@ -27,6 +25,7 @@ def walk_dask(
 
     params = tuple(None if p is None else to_host(p) for p in params)
     config = active_config()
+    # A worker of Dask runs several tasks at a time; threads of ours would compete with them.
     settings = {"threads": 1, "device": config.device}
     if config.memory_is_set:
         settings["memory"] = config.memory
@@ -51,6 +50,7 @@ def walk_dask(
         per_row = da.concatenate(parts, axis=0)
     if sums is None:
         return per_row, None
+    # Pairs of pairs: no task holds more than two sums, and the order of additions is fixed.
     level = [r[1] for r in results]
     while len(level) > 1:
         pairs = [level[i : i + 2] for i in range(0, len(level), 2)]

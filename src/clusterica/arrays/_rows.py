@@ -15,7 +15,7 @@ import array_api_compat
 import numpy as np
 import scipy.sparse as sp
 
-from clusterica.arrays._namespace import (
+from clusterica.arrays._place import (
     Array,
     Place,
     is_cpu_tensor,
@@ -56,11 +56,7 @@ class Rows(ABC):
     def blocks(self, size: int) -> Iterator[Block]:
         """Yield blocks of at most ``size`` rows, in order."""
         for start, stop, load in self._blocks(size):
-            yield start, stop, load if self.place.is_numpy else partial(self._load_there, load)
-
-    def _load_there(self, load: Callable[[], Array]) -> Array:
-        block = load()
-        return self.place.put(block.toarray() if sp.issparse(block) else block)
+            yield start, stop, load if self.place.is_numpy else partial(_load_to, self.place, load)
 
     @abstractmethod
     def _blocks(self, size: int) -> Iterator[Block]:
@@ -81,6 +77,7 @@ class Rows(ABC):
 
     def learned(self, values: Array) -> Array:
         """Return a copy of learned values in the library, device and dtype of the data."""
+        # A copy, so that a change of the attribute changes nothing that the fit still holds.
         return self.home.put(np.array(to_host(values), dtype=self.dtype))
 
 
@@ -95,10 +92,12 @@ class ArrayRows(Rows):
         self.dtype = working_dtype(X.dtype) if dtype is None else np.dtype(dtype)
         self._is_csr = sp.issparse(X)
         if self._is_csr and not X.has_canonical_format:
-            X = X.copy()
+            X = X.copy()  # the matrix of the user stays as it is
             X.sum_duplicates()
         if array_api_compat.is_torch_array(X):
             X = X.detach()
+        # Tensors of the CPU share their memory with NumPy, and then take the compiled code; NumPy has no
+        # bfloat16, which is converted block by block.
         if is_cpu_tensor(X) and str(X.dtype) != "torch.bfloat16":
             X = X.numpy()
         self._X = X
@@ -157,7 +156,7 @@ class IterableRows(Rows):
                     f"{self.n_features}; the iterable must give the same blocks each time"
                 )
             for start, stop, load in rows._blocks(size):
-                yield offset + start, offset + stop, partial(_on_host, load)
+                yield offset + start, offset + stop, partial(_load_to, self.home, load)
             offset += rows.n_rows
         if offset != self.n_rows:
             raise ValueError(self._changed_rows(str(offset)))
@@ -176,6 +175,8 @@ class IterableRows(Rows):
     def take(self, indices: np.ndarray) -> Array:
         """Return the rows at the sorted indices in host memory, as NumPy or CSR."""
         picked = []
+        # A pass over all blocks: an iterable can't be entered in the middle. Blocks without a row that is
+        # asked for are not loaded.
         for start, stop, load in self._blocks(2**15):
             low, high = np.searchsorted(indices, (start, stop))
             if high > low:
@@ -197,6 +198,7 @@ class DaskRows(Rows):
         self.place = self.home  # the tasks send their own chunks to a device, if there is one
         self.n_rows, self.n_features = X.shape
         self.dtype = working_dtype(X.dtype) if dtype is None else np.dtype(dtype)
+        # A chunk holds whole rows, and none is empty: an op sees at least one row.
         self.array = X.rechunk({0: tuple(n for n in X.chunks[0] if n), 1: -1})
 
     def _blocks(self, size: int) -> Iterator[Block]:
@@ -210,6 +212,14 @@ class DaskRows(Rows):
     def take(self, indices: np.ndarray) -> Array:
         """Return the rows at the sorted indices in host memory, as NumPy or CSR."""
         return host_block(to_host(self.array[indices]), self.dtype)
+
+
+def _load_to(place: Place, load: Callable[[], Array]) -> Array:
+    block = load()
+    # One block at a time becomes dense on a device: the array API has no sparse arrays.
+    if sp.issparse(block) and not place.is_numpy:
+        block = block.toarray()
+    return place.put(block)
 
 
 def _csr_row_nbytes(rows: Rows, nnz: int) -> int:
@@ -236,6 +246,7 @@ def shuffled_batches(
     if rows.indexable:
         order = rng.permutation(rows.n_rows)
         for start in range(0, rows.n_rows, size):
+            # Sorted, as take wants them; a file is then read from front to back.
             indices = np.sort(order[start : start + size])
             yield indices, as_rows(rows.home.put(rows.take(indices)), rows.dtype)
     else:
@@ -249,7 +260,3 @@ def host_block(X: Array, dtype: np.dtype[Any]) -> Array:
     if sp.issparse(X):
         return X.tocsr().astype(dtype, copy=False)
     return np.ascontiguousarray(X, dtype=dtype)
-
-
-def _on_host(load: Callable[[], Array]) -> Array:
-    return to_host(load())

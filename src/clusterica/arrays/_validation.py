@@ -16,14 +16,14 @@ from sklearn.utils import assert_all_finite, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
-from clusterica.arrays._namespace import (
+from clusterica.arrays._place import (
     Array,
     Place,
     namespace_of,
     to_host,
     working_dtype,
 )
-from clusterica.arrays._rows import ArrayRows, DaskRows, IterableRows, Rows
+from clusterica.arrays._rows import ArrayRows, IterableRows, Rows, as_rows
 from clusterica.arrays._sklearn import (
     check_feature_names,
     check_n_features,
@@ -56,10 +56,8 @@ def check_rows(
         Fewest rows allowed.
     """
     name = type(estimator).__name__
-    if array_api_compat.is_dask_array(X):
-        return _check_dask(estimator, X, reset, min_rows)
-    if _is_tensor(X):
-        return _check_tensor(estimator, X, reset, min_rows)
+    if array_api_compat.is_dask_array(X) or _is_tensor(X):
+        return _check_tensor_or_dask(estimator, X, reset, min_rows)
     if _is_iterable_of_blocks(X):
         return _check_blocks(estimator, X, reset, accept_sparse, min_rows)
     # Of float16 scikit-learn's check makes an array of the size of X.
@@ -123,6 +121,7 @@ class FloatOutputMixin:
 
 def warn_user(message: str | Warning, category: type[Warning] = UserWarning) -> None:
     """Warn, and show the line that called the library: the first one outside clusterica and scikit-learn."""
+    # Counted by hand: skip_file_prefixes needs Python 3.12.
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(
         ("clusterica.", "sklearn.")
@@ -133,6 +132,7 @@ def warn_user(message: str | Warning, category: type[Warning] = UserWarning) -> 
 
 def check_output_rows(estimator: Any, Y: Any, n_columns: int) -> Rows:
     """Validate what a transformer gave, to be taken back: n_columns columns, under its output names."""
+    # A copy that expects the output as its input, so that one validator serves both directions.
     expects = copy.copy(estimator)
     expects.n_features_in_ = n_columns
     expects.__dict__.pop("feature_names_in_", None)
@@ -161,6 +161,7 @@ def check_weights(weights: Any, rows: Rows, dtype: Any = None) -> np.ndarray:
     dtype = rows.dtype if dtype is None else np.dtype(dtype)
     if weights is None:
         return np.broadcast_to(np.ones(1, dtype), (rows.n_rows,))
+    # scikit-learn's check reads only the number of rows of X; this array takes no memory.
     stand_in = np.broadcast_to(np.zeros(1, dtype), (rows.n_rows, 1))
     weights = check_sample_weight(
         to_host(weights),
@@ -252,27 +253,27 @@ def _is_iterable_of_blocks(X: Any) -> bool:
     )
 
 
-def _check_tensor(estimator: BaseEstimator, X: Array, reset: bool, min_rows: int) -> Rows:
-    if array_api_compat.is_torch_array(X) and "strided" not in str(X.layout):
-        raise TypeError("sparse tensors are not taken; pass a SciPy CSR matrix, or X.to_dense()")
-    if not array_api_compat.is_writeable_array(X):
-        raise TypeError(
-            f"arrays of type {type(X).__module__}.{type(X).__name__} can't be worked on; convert "
-            "them with numpy.asarray or torch.asarray"
+def _check_tensor_or_dask(estimator: BaseEstimator, X: Array, reset: bool, min_rows: int) -> Rows:
+    if not array_api_compat.is_dask_array(X):
+        if array_api_compat.is_torch_array(X) and "strided" not in str(X.layout):
+            raise TypeError(
+                f"sparse tensors (layout {X.layout}) are not supported; pass a SciPy CSR matrix, or "
+                "X.to_dense()"
+            )
+        # The walk writes the values of all rows into one array, block by block.
+        if not array_api_compat.is_writeable_array(X):
+            raise TypeError(
+                f"arrays of type {type(X).__module__}.{type(X).__name__} are read-only and not supported; "
+                "convert them with numpy.asarray or torch.asarray"
+            )
+    _check_shape(estimator, X.shape, min_rows)
+    if "complex" in str(X.dtype):
+        raise ValueError(
+            f"Complex data not supported\n{X.dtype} array given to {type(estimator).__name__}"
         )
-    _check_shape(estimator, X.shape, min_rows)
-    _check_real(estimator, X.dtype)
-    rows = ArrayRows(X)
+    rows = as_rows(X)
     _check_finite(rows)
-    validate_data(estimator, X, reset=reset, skip_check_array=True)
-    return rows
-
-
-def _check_dask(estimator: BaseEstimator, X: Array, reset: bool, min_rows: int) -> Rows:
-    _check_shape(estimator, X.shape, min_rows)
-    _check_real(estimator, X.dtype)
-    rows = DaskRows(X)
-    _check_finite(rows)
+    # The number of features and their names only: scikit-learn's own check would make X a NumPy array.
     validate_data(estimator, X, reset=reset, skip_check_array=True)
     return rows
 
@@ -281,7 +282,7 @@ def _check_blocks(
     estimator: BaseEstimator, X: Iterable[Array], reset: bool, accept_sparse: bool, min_rows: int
 ) -> Rows:
     name = type(estimator).__name__
-    if iter(X) is X:
+    if iter(X) is X:  # a generator, or another iterator
         raise TypeError(
             f"{name} walks over its data more than once, and this {type(X).__name__} can be walked "
             "only once; pass a list of blocks, or an object whose __iter__ starts anew each time"
@@ -316,7 +317,9 @@ def _check_blocks(
             f"the iterable of blocks given to {name} is empty; it must give at least one block"
         )
     if len(kinds) > 1:
-        raise TypeError("the blocks of X are partly sparse and partly dense; give one kind")
+        raise TypeError(
+            "the blocks of X are partly sparse and partly dense; give one kind, CSR or dense"
+        )
     _check_shape(estimator, (n_rows, n_features), min_rows)
     check_n_features(estimator, np.empty((1, n_features)), reset=reset)
     return IterableRows(X, n_rows, n_features, dtype, nnz=nnz if kinds == {True} else None)
@@ -339,13 +342,6 @@ def _check_shape(estimator: BaseEstimator, shape: tuple[int, ...], min_rows: int
         raise ValueError(
             f"Found array with 0 feature(s) (shape={tuple(shape)}) while a minimum of 1 is required "
             f"by {name}."
-        )
-
-
-def _check_real(estimator: BaseEstimator, dtype: Any) -> None:
-    if "complex" in str(dtype):
-        raise ValueError(
-            f"Complex data not supported\n{dtype} array given to {type(estimator).__name__}"
         )
 
 

@@ -2,22 +2,30 @@
 
 Results are folded in the order of the blocks, in float64: the same input and settings give the same
 bits on the CPU, whatever thread finished first.
+
+The scheduler is here too: :func:`in_order` runs tasks on worker threads with one BLAS thread each, so that
+the part of an op that is not BLAS runs in parallel as well. Worker threads live as long as the process and
+are shared by all fits; the limit on BLAS threads holds only while tasks run.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator
-from contextlib import closing
-from functools import partial
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from contextvars import copy_context
+from functools import cache, partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from threadpoolctl import ThreadpoolController
 
-from clusterica.arrays._config import active_config
-from clusterica.arrays._namespace import Array, namespace_of
+from clusterica.arrays._place import Array, active_config, namespace_of
 from clusterica.arrays._rows import DaskRows, Rows
-from clusterica.arrays._schedule import in_order
 
 Op = TypeVar("Op", bound=Callable[..., Any])
 
@@ -119,10 +127,20 @@ def map_rows_reduce(
                 # Block by block: the whole may not fit where the blocks are.
                 values = rows.home.put(values)
                 if per_row is None:
-                    per_row = _empty_rows(values, rows.n_rows)
+                    shape = (rows.n_rows, *values.shape[1:])
+                    xp = namespace_of(values)
+                    per_row = xp.empty(shape, dtype=values.dtype, device=values.device)
                 per_row[start:stop, ...] = values
-            if sums is not None:
-                total = _fold(total, sums)
+            if sums is None:
+                continue
+            if total is None:
+                total = rebuild(sums, [_float64(value) for value in sums])
+            elif all(isinstance(t, np.ndarray) for t in total):
+                # In place: a Gram matrix may be as large as the memory budget.
+                for t, value in zip(total, sums, strict=True):
+                    np.add(t, value, out=t)
+            else:
+                total = rebuild(sums, [t + _float64(v) for t, v in zip(total, sums, strict=True)])
     return per_row, total
 
 
@@ -153,8 +171,10 @@ def row_bytes_of(fn: Callable[..., Any], row: Row, params: tuple[Any, ...]) -> i
     if isinstance(fn, partial):
         return row_bytes_of(fn.func, row, (*fn.args, *params))
     stated = getattr(fn, "row_bytes", None)
+    # Functions of a user need not state anything; two copies are what simple ones make.
     if stated is None:
         return 16 * row.n_features
+    # A bound method: the statement was written for the function, which takes self.
     itself = (fn.__self__,) if hasattr(fn, "__self__") else ()
     return int(stated(*itself, row, *params))
 
@@ -167,6 +187,7 @@ def block_size(rows: Rows, row_bytes: int, n_parameters: int = 0) -> int:
     """
     is_numpy = rows.place.is_numpy
     threads = active_config().n_threads if is_numpy else 1
+    # Each thread has a block, and one more waits for the fold; a device works on one at a time.
     in_flight = threads + 1 if is_numpy else 1
     fits = rows.place.memory // (in_flight * (row_bytes + rows.row_nbytes))
     # float32 sums inside a block stay accurate up to about this many rows; float64 takes over between.
@@ -179,7 +200,7 @@ def block_size(rows: Rows, row_bytes: int, n_parameters: int = 0) -> int:
     even = -(-rows.n_rows // (4 * threads))
     worth = 2**23 // (rows.n_features**2 + n_parameters)
     n_blocks = -(-rows.n_rows // min(most, max(even, worth, 1024)))
-    if n_blocks > 1:
+    if n_blocks > 1:  # a multiple of the threads, so that none is idle at the end
         n_blocks = -(-n_blocks // threads) * threads
     return max(1, min(most, -(-rows.n_rows // n_blocks)))
 
@@ -196,7 +217,15 @@ def _results(
     size = block_size(rows, row_bytes, sum(math.prod(p.shape) for p in params if p is not None))
 
     def run(start: int, stop: int, load: Callable[[], Array]) -> tuple[int, int, Any]:
-        values = (_cut(rows, a, start, stop) for a in aligned)
+        values = []
+        for a in aligned:
+            if a.strides == (0,) and not rows.place.is_numpy:
+                # One number repeated, such as unit weights: the device needs the number only once.
+                one = rows.place.put(a[:1].copy())
+                values.append(namespace_of(one).broadcast_to(one, (stop - start,)))
+            else:
+                values.append(rows.place.put(np.ascontiguousarray(a[start:stop])))
+        # The block is loaded here, in the worker thread: reading a file or copying runs in parallel too.
         return start, stop, fn(load(), *params, *values)
 
     # One block stays in this thread and leaves BLAS its own, unless the user asked for one thread.
@@ -205,27 +234,6 @@ def _results(
     else:
         for block in rows.blocks(size):
             yield run(*block)
-
-
-def _cut(rows: Rows, values: np.ndarray, start: int, stop: int) -> Array:
-    """Return the values of some rows, where the rows are."""
-    if values.strides == (0,) and not rows.place.is_numpy:
-        one = rows.place.put(
-            values[:1].copy()
-        )  # one number repeated: no need to send it for every row
-        return namespace_of(one).broadcast_to(one, (stop - start,))
-    return rows.place.put(np.ascontiguousarray(values[start:stop]))
-
-
-def _fold(total: Any, sums: tuple[Any, ...]) -> Any:
-    """Add the sums of a block to the total, in float64."""
-    if total is None:
-        return rebuild(sums, [_float64(value) for value in sums])
-    if all(isinstance(t, np.ndarray) for t in total):
-        for t, value in zip(total, sums, strict=True):
-            np.add(t, value, out=t)
-        return total
-    return rebuild(sums, [t + _float64(v) for t, v in zip(total, sums, strict=True)])
 
 
 def _float64(value: Array) -> Array:
@@ -240,9 +248,111 @@ def rebuild(like: tuple[Any, ...], values: list[Any]) -> Any:
     return type(like)(*values) if hasattr(like, "_fields") else tuple(values)
 
 
-def _empty_rows(values: Array, n_rows: int) -> Array:
-    shape = (n_rows, *values.shape[1:])
-    if isinstance(values, np.ndarray):
-        return np.empty(shape, values.dtype)
-    xp = namespace_of(values)
-    return xp.empty(shape, dtype=values.dtype, device=values.device)
+# --- The scheduler -----------------------------------------------------------------------------------
+
+
+def in_order(
+    fn: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]
+) -> Generator[Any, None, None]:
+    """Yield ``fn(*task)`` of every task, in the order of the tasks.
+
+    As many tasks run at a time as the configuration has threads, and a few wait, so that the tasks
+    may be made one by one. Close the generator when you stop early: tasks that wait are cancelled.
+
+    Parameters
+    ----------
+    fn : callable
+        Called from worker threads, with the configuration of the caller. Where it schedules tasks
+        itself they run in its own thread.
+    tasks : iterable of tuple
+        Arguments of the calls.
+    """
+    n_threads = active_config().n_threads
+    with one_blas_thread():
+        # A worker that waits for other workers could wait for ever: all of them may do the same.
+        if n_threads == 1 or getattr(_worker, "is_one", False):
+            for task in tasks:
+                yield fn(*task)
+            return
+        pending: deque[Future[Any]] = deque()
+        try:
+            for task in tasks:
+                # Each task has its own copy: a context can't be entered by two threads at a time.
+                pending.append(_workers(n_threads).submit(copy_context().run, fn, *task))
+                # Bounded, so that results of finished blocks do not pile up in memory.
+                if len(pending) > n_threads + 1:
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
+        finally:
+            for future in pending:
+                future.cancel()
+
+
+_worker = threading.local()
+
+
+@cache
+def _workers(n_threads: int) -> ThreadPoolExecutor:
+    mark = partial(setattr, _worker, "is_one", True)  # runs in every new thread
+    return ThreadPoolExecutor(n_threads, "clusterica", mark)
+
+
+class _BlasLimit:
+    """A limit of BLAS to one thread, shared by all threads of the process that ask for it.
+
+    The number of threads belongs to the library, not to a thread of ours. So the first user sets it, the
+    last one restores it, and the users between only count.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._libraries: list[Any] | None = None
+        self._before: list[tuple[Any, int]] = []
+
+    def enter(self) -> None:
+        with self._lock:
+            if self._users == 0:
+                if self._libraries is None:  # looking for them takes milliseconds
+                    found = ThreadpoolController().select(user_api="blas")
+                    self._libraries = found.lib_controllers
+                self._before = [(library, library.num_threads) for library in self._libraries]
+                for library, _ in self._before:
+                    library.set_num_threads(1)
+            self._users += 1
+
+    def leave(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users == 0:
+                self.restore()
+
+    def restore(self) -> None:
+        for library, n_threads in self._before:
+            library.set_num_threads(n_threads)
+
+
+_blas_limit = _BlasLimit()
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Limit BLAS to one thread inside the ``with`` block, for small products or many at a time."""
+    _blas_limit.enter()
+    try:
+        yield
+    finally:
+        _blas_limit.leave()
+
+
+def _forget_threads() -> None:
+    """In a forked child: worker threads and those that limited BLAS exist in the parent only."""
+    global _blas_limit
+    _workers.cache_clear()
+    _blas_limit.restore()
+    _blas_limit = _BlasLimit()
+
+
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=_forget_threads)

@@ -185,6 +185,7 @@ class BaseKMeans(
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
         """Learn the centres and return the label of every row; the parameters are those of fit."""
+        # Without labels_ one more pass: the user asked fit not to keep them, and this method to return them.
         self.fit(X, sample_weight=sample_weight)
         return self.labels_ if self.compute_labels else self.predict(X)
 
@@ -211,6 +212,7 @@ class BaseKMeans(
         """
         rows, C, shift = self._for_new_rows(X)
         weights = check_weights(sample_weight, rows)
+        # Nothing is drawn: one assignment is neither batched nor refilled.
         lloyd = Lloyd(rows, weights, self._rule, np.random.default_rng(), shift)
         return self._merit(lloyd.finish(C).objective)
 
@@ -324,6 +326,7 @@ class BaseKMeans(
     def _set_centers(self, rows: Rows, centers: Centers, *, weighted: bool) -> None:
         """Set the centres and their counts, and keep what partial_fit needs to go on."""
         C, mass, counts = centers
+        # In float64, so that many small moves of partial_fit add up.
         C = C.astype(np.float64)
         self._centers = Centers(C, mass, counts)
         self.cluster_centers_ = rows.learned(self._rule.all_centers(C))

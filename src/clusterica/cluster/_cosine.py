@@ -5,9 +5,9 @@ from __future__ import annotations
 from numbers import Integral
 from typing import Any, ClassVar
 
-from clusterica.arrays import Array, Interval, map_rows, namespace_of, working_memory
+from clusterica.arrays import Array, Interval, map_rows
 from clusterica.cluster._base import BaseKMeans
-from clusterica.ops.assign import scores
+from clusterica.ops.assign import scores_of_both_signs
 from clusterica.ops.rules import Axis
 
 
@@ -152,7 +152,7 @@ class CosineKMeans(BaseKMeans):
         responses : array of shape (n_samples, 2 * n_axes)
         """
         rows, C, _ = self._for_new_rows(X)
-        return map_rows(_both_signs, rows, C)
+        return map_rows(scores_of_both_signs, rows, C)
 
     @property
     def _rule(self) -> Axis:
@@ -166,9 +166,3 @@ class CosineKMeans(BaseKMeans):
                 f"{n_features}, or orthogonal=False"
             )
         return n_axes
-
-
-@working_memory(lambda row, C: 3 * C.shape[0] * row.itemsize)
-def _both_signs(X: Array, C: Array) -> Array:
-    S = scores(X, C)
-    return namespace_of(S).concat([S, -S], axis=1)

@@ -51,7 +51,7 @@ class DensityClusterer(ClusterMixin, BaseEstimator):
         Number of clusters. None takes as many as there are modes. Otherwise those join a neighbour
         that stand out least, by their height over the higher of their two valleys (but first those
         that do not count, see Notes). If there are fewer modes, each of them is a cluster, and a
-        ``ConvergenceWarning`` tells, as in scikit-learn's ``KMeans``.
+        ``ConvergenceWarning`` is raised, as in scikit-learn's ``KMeans``.
     method : {"kde", "scale-space"}, default="kde"
         How the smoothing is given: by a bandwidth that suits the density, or by its scale [2]_, which
         is tried at all values if it is None.
@@ -176,10 +176,24 @@ class DensityClusterer(ClusterMixin, BaseEstimator):
         -------
         self
         """
-        self._check_settings()
+        if self.method == "kde" and self.scale is not None:
+            raise ValueError(
+                f"scale={self.scale!r} is for method='scale-space', and method is 'kde'; set that method, "
+                "or give a bandwidth"
+            )
+        if self.method == "scale-space" and self.bandwidth != "scott":
+            raise ValueError(
+                f"bandwidth={self.bandwidth!r} is for method='kde', and method is 'scale-space'; set that "
+                "method, or give a scale"
+            )
         rows = check_rows(self, X, reset=True)
-        self._check_columns(rows)
+        if rows.n_features != 1:
+            raise ValueError(
+                f"{type(self).__name__} takes one column, and X has {rows.n_features}; choose one, or "
+                "project X first, as in make_pipeline(KurtosisPursuit(), DensityClusterer())"
+            )
         weights = check_weights(sample_weight, rows)
+        # Two walks: where the rows lie, and their weights on a grid that suits it.
         summary = summary_of(rows, weights)
         density, level, cuts = self._smooth(rows, weights, summary)
         self._keep(rows, summary, density, level, cuts)
@@ -208,25 +222,6 @@ class DensityClusterer(ClusterMixin, BaseEstimator):
 
     def _labels(self, rows: Rows) -> Array:
         return map_rows(labels_between, rows, self.valleys_)
-
-    def _check_columns(self, rows: Rows) -> None:
-        if rows.n_features != 1:
-            raise ValueError(
-                f"{type(self).__name__} takes one column, and X has {rows.n_features}; choose one, or "
-                "project X first, as in make_pipeline(KurtosisPursuit(), DensityClusterer())"
-            )
-
-    def _check_settings(self) -> None:
-        if self.method == "kde" and self.scale is not None:
-            raise ValueError(
-                f"scale={self.scale!r} is for method='scale-space', and method is 'kde'; set that method, "
-                "or give a bandwidth"
-            )
-        if self.method == "scale-space" and self.bandwidth != "scott":
-            raise ValueError(
-                f"bandwidth={self.bandwidth!r} is for method='kde', and method is 'scale-space'; set that "
-                "method, or give a scale"
-            )
 
     def _smooth(
         self, rows: Rows, weights: np.ndarray, summary: Summary
@@ -319,10 +314,8 @@ class DensityClusterer(ClusterMixin, BaseEstimator):
         """Return the finest sigma that the grid can show, where that may take the place of sigma."""
         low, high = summary.ends
         if self.method == "kde" and isinstance(self.bandwidth, str):
-            if (
-                finest <= 2 * sigma
-            ):  # so little more smoothing joins no clusters that are worth a warning
-                return finest
+            if finest <= 2 * sigma:
+                return finest  # so little more smoothing joins no clusters that are worth a warning
             warn_user(
                 f"bandwidth={self.bandwidth!r} gives {sigma:.3g}, too fine for data from {low:.3g} to "
                 f"{high:.3g} on the {MOST_NODES} nodes of the largest grid; {finest:.3g} is used, which may "

@@ -62,6 +62,7 @@ def initial_centers(
     """
     rule, rng = lloyd.rule, lloyd.rng
     if callable(init):
+        # Callables written for scikit-learn expect a RandomState, not a Generator.
         seed = check_random_state(int(rng.integers(2**31)))
         return _given(init(X, rule.n_labels(n_centers), random_state=seed), lloyd, n_centers)
     if not isinstance(init, str):
@@ -71,9 +72,14 @@ def initial_centers(
         if init == "rows":
             return as_centers(sample[:n_centers], rule)
         return plus_plus(sample, weights, n_centers, rule=rule, rng=rng)
-    axes = np.empty((0, lloyd.rows.n_features))
+    d = lloyd.rows.n_features
+    axes = np.empty((0, d))
     if init != "gaussian":
-        axes = _orthonormal_axes(n_centers, lloyd)
+        # Random orthonormal axes, as many as the centres can use (Vinnikov & Shalev-Shwartz, section 6.4).
+        n_axes = min(d, n_centers if rule.ignores_sign else -(-n_centers // 2))
+        Q, R = np.linalg.qr(rng.standard_normal((d, n_axes)))
+        # The signs of R depend on the library; positive ones make the draw uniform over rotations.
+        axes = (Q * np.sign(np.diag(R))).T
     if init == "orthogonal":
         # Turn the axes towards the sparse directions, by steps that keep them orthogonal. On white sparse
         # data the optimum is orthogonal, and the constraint leaves far fewer bad optima: no two centres can
@@ -86,7 +92,7 @@ def initial_centers(
         axes = np.asarray(to_host(result.params.C), np.float64)
     both = axes if rule.ignores_sign else np.concatenate([axes, -axes])
     # What the axes do not fill: unit vectors, spread evenly over the sphere (Coates & Ng 2012, section 2.2).
-    rest = rng.standard_normal((max(0, n_centers - len(both)), lloyd.rows.n_features))
+    rest = rng.standard_normal((max(0, n_centers - len(both)), d))
     return _spread(np.concatenate([both[:n_centers], unit_rows(rest)]), lloyd)
 
 
@@ -99,7 +105,7 @@ def _given(centers: Any, lloyd: Lloyd, n_centers: int) -> np.ndarray:
                 "init must hold antipodal pairs: its second half the negatives of its first, "
                 f"or only the first half, shape ({n_centers}, {d})"
             )
-        C = C[:n_centers]
+        C = C[:n_centers]  # the rule keeps one centre of each pair
     if C.shape != (n_centers, d):
         raise ValueError(
             f"The shape of the initial centers {C.shape} does not match the number of clusters and "
@@ -112,15 +118,6 @@ def _given(centers: Any, lloyd: Lloyd, n_centers: int) -> np.ndarray:
             raise ValueError("init has a row of zeros; a center on the sphere needs a direction")
         C = unit_rows(C)
     return C
-
-
-def _orthonormal_axes(n_centers: int, lloyd: Lloyd) -> np.ndarray:
-    """Random orthonormal rows, as many as the centres can use (Vinnikov & Shalev-Shwartz, section 6.4)."""
-    d = lloyd.rows.n_features
-    n = min(d, n_centers if lloyd.rule.ignores_sign else -(-n_centers // 2))
-    Q, R = np.linalg.qr(lloyd.rng.standard_normal((d, n)))
-    # The signs of R depend on the library; positive ones make the draw uniform over rotations.
-    return (Q * np.sign(np.diag(R))).T
 
 
 def _spread(directions: np.ndarray, lloyd: Lloyd) -> np.ndarray:
@@ -168,34 +165,33 @@ def draw_rows(
     weights : ndarray of shape (n_drawn,)
         Weights with which sums over the sample estimate sums over all rows, up to a factor.
     """
+    positive = weights
     # Weights that are all one number take no memory, and need none to draw from.
-    if weights.strides == (0,):
-        chosen = rng.choice(rows.n_rows, size=min(n, rows.n_rows), replace=False)
-        new_weights = weights[chosen]
-    else:
+    is_constant = weights.strides == (0,)
+    if not is_constant:
         candidates = np.flatnonzero(weights > 0)
-        some, new_weights = _draw(weights[candidates], n, rng)
-        chosen = candidates[some]
-    order = np.argsort(chosen)
+        positive = weights[candidates]
+        is_constant = positive.min() == positive.max()
+    if is_constant:
+        chosen = rng.choice(len(positive), size=min(n, len(positive)), replace=False)
+        new_weights = positive[chosen]
+    else:
+        # The smallest of exponential times of these rates are draws in proportion to the weights that are
+        # left (Efraimidis & Spirakis, 2006).
+        times = rng.standard_exponential(len(positive)) / positive
+        order = np.argsort(times)
+        chosen = order[:n]
+        new_weights = positive[chosen]
+        if n < len(positive):
+            # Given the next time, a row is in the sample with this probability, and stands for one over it.
+            w = new_weights.astype(np.float64)
+            new_weights = w / -np.expm1(-w * times[order[n]])
+    if weights.strides != (0,):
+        chosen = candidates[chosen]
+    order = np.argsort(chosen)  # take wants sorted indices
     back = np.empty_like(order)
     back[order] = np.arange(len(order))
     return rows.take(chosen[order])[back], new_weights
-
-
-def _draw(weights: np.ndarray, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Draw without replacement; each next draw is in proportion to the weights that are left."""
-    if weights.min() == weights.max():
-        chosen = rng.choice(len(weights), size=min(n, len(weights)), replace=False)
-        return chosen, weights[chosen]
-    # The smallest of exponential times of these rates are such draws (Efraimidis & Spirakis, 2006).
-    times = rng.standard_exponential(len(weights)) / weights
-    order = np.argsort(times)
-    chosen = order[:n]
-    if n >= len(weights):
-        return chosen, weights[chosen]
-    # Given the next time, a row is in the sample with this probability, and stands for one over it.
-    w = weights[chosen].astype(np.float64)
-    return chosen, w / -np.expm1(-w * times[order[n]])
 
 
 def plus_plus(

@@ -1,4 +1,4 @@
-"""Lloyd's algorithm under any rule: assign all rows, renew the centres, until both rest."""
+"""Lloyd's algorithm under any rule: assign all rows, renew the centres, until neither changes."""
 
 from __future__ import annotations
 
@@ -18,11 +18,9 @@ from clusterica.arrays import (
     namespace_of,
     shuffled_batches,
     to_host,
-    working_memory,
 )
 from clusterica.cluster._init import SAMPLE, draw_rows, more_centers
-from clusterica.ops.assign import assign_bytes, fit_sums, lloyd_sums
-from clusterica.ops.moments import energy
+from clusterica.ops.assign import center_sums, energy, fit_sums
 from clusterica.ops.rules import Centers, LloydSums, Rule, center_counts
 from clusterica.optim import LoopResult, LoopState, Progress, Step, iterate
 
@@ -117,7 +115,7 @@ class Lloyd:
 
     def sums(self, rows: Rows, weights: np.ndarray, C: Array) -> LloydSums:
         """Return the sums of one assignment of these rows."""
-        fn = partial(_sums, rule=self.rule)
+        fn = partial(center_sums, rule=self.rule)
         total: LloydSums = map_reduce(fn, rows, C, self.shift, aligned=(weights,))
         return total
 
@@ -157,6 +155,7 @@ class Lloyd:
 
     def _finished_step(self, old: Centers, new: Centers, gain: float) -> Step:
         xp = namespace_of(new.C)
+        # Squared lengths, as `iterate` compares them with tol; relative, so that units do not matter.
         moved, size = float(xp.sum((new.C - old.C) ** 2)), float(xp.sum(new.C**2))
         change = moved / size if size > 0 else moved  # all centres may be at the origin
         return Step(new, self.objective(gain), change)
@@ -200,7 +199,7 @@ class Lloyd:
         if not len(empty) or not weights.any():
             return centers, empty[:0]
         C, mass = np.array(to_host(centers.C)), np.array(to_host(centers.mass))
-        # As many rows as an initial k-means++ would look at.
+        # As many rows as an initial k-means++ would look at; losses of all rows would cost another pass.
         X, weights = draw_rows(rows, weights, max(SAMPLE, 3 * len(C)), self.rng)
         others = np.delete(C, empty, axis=0)
         fresh = more_centers(
@@ -209,12 +208,6 @@ class Lloyd:
         moved = empty[: len(fresh)]
         C[moved], mass[moved] = fresh, self._first_mass(len(moved))
         return Centers(self.rows.place.put(C), self.rows.place.put(mass), centers.counts), moved
-
-
-@working_memory(assign_bytes)
-def _sums(X: Array, C: Array, shift: Array | None, weights: Array, *, rule: Rule) -> LloydSums:
-    # Without the labels, which the walk would otherwise keep for all rows.
-    return lloyd_sums(X, C, shift, weights, rule=rule)[1]
 
 
 def useful_shift(points: Array, rows: Rows) -> np.ndarray | None:

@@ -58,6 +58,7 @@ def with_n_centers(
     """
     copy = clone(estimator)
     params = copy.get_params(deep=False)
+    # In this order: a class may have more than one of these parameters.
     centers_of_one = {
         "n_axes": 2,
         "n_clusters": 1,
@@ -82,7 +83,7 @@ def with_n_centers(
     if random_state is not None and "random_state" in params and params["random_state"] is None:
         if isinstance(random_state, np.random.Generator):
             random_state = int(random_state.integers(2**31))
-        copy.set_params(random_state=random_state)
+        copy.set_params(random_state=random_state)  # a seed that the user gave stays
     return copy
 
 
@@ -133,6 +134,7 @@ def cluster_sizes(estimator: Any) -> np.ndarray | None:
     if centers is None or labels is None:
         return None
     labels = np.asarray(to_host(labels))
+    # DBSCAN and its kin label noise with -1.
     return np.bincount(labels[labels >= 0], minlength=len(centers))
 
 
@@ -148,4 +150,5 @@ def near_empty(sizes: np.ndarray) -> np.ndarray:
     -------
     ndarray of bool, shape (n_clusters,)
     """
+    # A centre on one row is an outlier; one of a hundredth of the mean size makes a filter of few patches.
     return sizes <= max(1.0, 0.01 * float(sizes.mean()))

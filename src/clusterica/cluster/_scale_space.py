@@ -39,8 +39,8 @@ _FEWEST_STEPS_PER_SIGMA = 4
 class Level(NamedTuple):
     """A density at one smoothing, with its modes and how they merge.
 
-    ``real`` tells the valleys that are deeper than the error of the binning; at each of them, two
-    modes meet and the lower one is described by ``merge``.
+    ``real`` marks the valleys that are deeper than the error of the binning, and ``counts`` those that count
+    where a rule chooses the smoothing. At each valley two modes meet; ``merge`` describes the lower one.
     """
 
     sigma: float
@@ -161,9 +161,14 @@ def longest_lived(density: GridDensity, low: float, high: float) -> Lifetime:
 
 def summary_of(rows: Rows, weights: np.ndarray) -> Summary:
     """Return where the rows of one column lie; a column of one value gets a standard deviation."""
+    glance = rows.glance().astype(np.float64)
+    about = float(np.median(glance))
     try:
         with np.errstate(over="ignore", invalid="ignore"):
-            summary = _summary(rows, weights)
+            summary = _summary_about(rows, weights, about, float(np.std(glance)))
+            if summary.variance < 1e-4 * (summary.mean - about) ** 2:
+                # The rows that were glanced at lie apart from the others; they have no weight, perhaps.
+                summary = _summary_about(rows, weights, summary.mean, sqrt(summary.variance))
         too_large = not np.isfinite(summary.variance)
     except OverflowError:
         too_large = True
@@ -172,19 +177,10 @@ def summary_of(rows: Rows, weights: np.ndarray) -> Summary:
             "the rows are so large that their squares overflow; scale them down, for instance divide X by "
             "its largest absolute value"
         )
-    return summary
-
-
-def _summary(rows: Rows, weights: np.ndarray) -> Summary:
-    glance = rows.glance().astype(np.float64)
-    about = float(np.median(glance))
-    summary = _summary_about(rows, weights, about, float(np.std(glance)))
-    if summary.variance < 1e-4 * (summary.mean - about) ** 2:
-        # The rows that were glanced at lie apart from the others; they have no weight, perhaps.
-        summary = _summary_about(rows, weights, summary.mean, sqrt(summary.variance))
     size = abs(summary.mean)
     if sqrt(summary.variance) > 4 * np.finfo(rows.dtype).eps * size:
         return summary
+    # All rows are equal, up to rounding: their size stands in for a standard deviation.
     point = (summary.mean, summary.mean)
     width = size if size > 1e-100 else 1.0  # its square must not vanish
     return Summary(summary.n, summary.mean, width**2, width, point, point, point)
@@ -207,9 +203,8 @@ def binned(
     resolution = 8 * np.finfo(np.float64).eps * max(abs(low), abs(high))
     fine, wide = max(fine, resolution), max(wide, resolution)
     n_nodes, step = _nodes(high - low, fine, wide)
-    if (
-        step > fine / 8
-    ):  # a few far values make the range: the grid shows the rows without the tails
+    if step > fine / 8:
+        # A few far values make the range: the grid shows the rows without the tails.
         low, high = summary.tails
         n_nodes, step = _nodes(high - low, fine, wide)
     empty = floor((n_nodes - 1 - (high - low) / step) / 2)  # nodes at each end

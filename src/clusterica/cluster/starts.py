@@ -30,6 +30,7 @@ def kmeans_start(
     progress : Progress
         Task of the fit, to which K-means reports.
     """
+    # 50 iterations: a start only has to be near, since the learner moves it on.
     kmeans = KMeans(n, max_iter=50, compute_labels=False, random_state=rng)
     with warnings.catch_warnings(), progress.lend_to(kmeans, "start"):
         # A start need not have converged, and equal rows may share a centre.

@@ -129,29 +129,28 @@ class GroupPooling:
     def average(self, V: Array) -> Array:
         """Return for every code the mean over its group, shape (n_rows, n_codes)."""
         xp = namespace_of(V)
-        order, back, size = _sorted_groups(self.groups)
-        # Groups of one size: sorted, they are an axis to take means over. Others need a product.
-        if size:
-            V = xp.reshape(xp.take(V, to_like(order, V), axis=1), (V.shape[0], -1, size))
-            V = xp.broadcast_to(xp.mean(V, axis=2, keepdims=True), V.shape)
-            return xp.take(xp.reshape(V, (V.shape[0], -1)), to_like(back, V), axis=1)
-        M = xp.astype(to_like(_membership(self.groups), V), V.dtype, copy=False)
-        return (V @ M) @ M.T
+        order, back, size, M = _layout(self.groups)
+        if M is not None:
+            M = xp.astype(to_like(M, V), V.dtype, copy=False)
+            return (V @ M) @ M.T
+        # Groups of one size: sorted, they are an axis to take means over, which is faster than the product.
+        V = xp.reshape(xp.take(V, to_like(order, V), axis=1), (V.shape[0], -1, size))
+        V = xp.broadcast_to(xp.mean(V, axis=2, keepdims=True), V.shape)
+        return xp.take(xp.reshape(V, (V.shape[0], -1)), to_like(back, V), axis=1)
 
 
-# Cached, since both are needed for every tile of rows, and depend on the groups only.
+# Cached, since it is needed for every tile of rows, and depends on the groups only.
 @lru_cache(maxsize=8)
-def _sorted_groups(groups: tuple[Any, ...]) -> tuple[np.ndarray, np.ndarray, int]:
-    """Return the codes by group, the place of each among them, and the size of groups, 0 if it differs."""
+def _layout(groups: tuple[Any, ...]) -> tuple[np.ndarray, np.ndarray, int, np.ndarray | None]:
+    """Return the codes by group, the place of each among them, the size of groups, and None.
+
+    Where sizes differ the last is a matrix M, shape (n_codes, n_groups), with 1 / √size where a code belongs
+    to a group, so that ``M Mᵀ`` takes means over groups.
+    """
     _, of, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     order = of.argsort(kind="stable")
-    return order, order.argsort(), int(sizes[0]) if (sizes == sizes[0]).all() else 0
-
-
-@lru_cache(maxsize=8)
-def _membership(groups: tuple[Any, ...]) -> np.ndarray:
-    """Return 1 / √size where a code belongs to a group, shape (n_codes, n_groups)."""
-    _, of, sizes = np.unique(groups, return_inverse=True, return_counts=True)
-    M = np.zeros((len(of), len(sizes)))
-    M[np.arange(len(of)), of] = 1 / np.sqrt(sizes[of])
-    return M
+    M = None
+    if (sizes != sizes[0]).any():
+        M = np.zeros((len(of), len(sizes)))
+        M[np.arange(len(of)), of] = 1 / np.sqrt(sizes[of])
+    return order, order.argsort(), int(sizes[0]), M

@@ -50,6 +50,7 @@ from clusterica.ops.cpu.encode import Code
 
 def dense_bytes(encoder: BaseEncoder, row: Row, D: Array, *prepared: Array) -> int:
     """Return the working memory of codes made from responses: three arrays of responses, two of codes."""
+    # The array API makes a new array at every step of an expression; compiled code needs less.
     n_atoms = int(D.shape[0])
     return (row.n_features + 3 * n_atoms + 2 * encoder.n_features_out(n_atoms)) * row.itemsize
 
@@ -65,6 +66,7 @@ class BaseEncoder(
     def __init_subclass__(cls) -> None:
         """Do not inherit the compiled form: a subclass may compute other codes."""
         super().__init_subclass__()
+        # Else images would be encoded by the function of the parent, without an error.
         if "compiled_form" not in vars(cls):
             cls.compiled_form = BaseEncoder.compiled_form  # type: ignore[method-assign]
 
@@ -135,6 +137,7 @@ class BaseEncoder(
         -------
         self
         """
+        # Nothing is learned: fit only checks, so that errors come here and not block by block in transform.
         rows = check_rows(self, X, reset=True)
         D = self._checked_dictionary(rows)
         self.prepare(D)  # refuses settings that do not go with the dictionary
@@ -161,6 +164,7 @@ class BaseEncoder(
         if array_api_compat.is_dask_array(X):
             # The result is lazy; a count would have to compute all codes now.
             return map_rows(self.encode, rows, *self.prepare(D))
+        # Codes and counts in one walk: the solver would otherwise run twice.
         codes, counts = map_rows_reduce(self.encode_and_count, rows, *self.prepare(D))
         if counts is not None:
             self.warn_not_converged(int(counts[0]))

@@ -12,7 +12,7 @@ from clusterica.encoders._base import BaseEncoder
 from clusterica.encoders._sparse import LassoEncoder
 from clusterica.kernels import KERNEL_NAMES, Gaussian, Kernel, make_kernel, median_gamma
 from clusterica.kernels.solvers import descend_on_host
-from clusterica.ops.code import LassoCodes
+from clusterica.ops.cpu.lasso import LassoCodes
 from clusterica.ops.kernel_coding import kernel_codes
 from clusterica.ops.kernels import gram
 from clusterica.ops.linalg import unit_rows
@@ -141,10 +141,12 @@ class KernelSparseEncoder(LassoEncoder):
             gamma = median_gamma(to_host(D).astype(np.float64), np.random.default_rng(0))
         elif _is_rbf(self.kernel):
             gamma = float(self.gamma)
+        # An array, and not a number: `prepare` returns arrays only, which are moved to the blocks.
         scale = xp.full(1, float(gamma**0.5), dtype=D.dtype, device=D.device)
         W = D * scale
         return W, scale, gram(self._unit_kernel(), W)
 
+    # The rows scaled and centred, and about thirteen arrays of the size of the codes.
     @working_memory(lambda self, row, W, *_: (3 * row.n_features + 13 * W.shape[0]) * row.itemsize)
     def _solve(self, X: Array, W: Array, scale: Array, G: Array) -> LassoCodes:
         """Return the codes of a block with their signs, and the relative duality gaps."""

@@ -21,6 +21,7 @@ _BY_NAME: dict[str, type[BaseEncoder]] = {
 }
 ENCODER_NAMES = tuple(_BY_NAME)
 """What :func:`make_encoder` knows by name."""
+# What is checked of an encoder that is not one of ours; the other methods of the base class are optional.
 _METHODS = ("prepare", "encode", "n_features_out")
 
 
@@ -56,14 +57,14 @@ def make_encoder(encoder: Any) -> Any:
         return _BY_NAME[encoder]()
     if isinstance(encoder, type) or not all(callable(getattr(encoder, m, None)) for m in _METHODS):
         raise TypeError(
-            f"encoder={encoder!r} is no encoder: it needs the methods {', '.join(_METHODS)}; use an "
+            f"encoder={encoder!r} is not an encoder, which needs the methods {', '.join(_METHODS)}; use an "
             "object such as TriangleEncoder(), or a name such as 'triangle'"
         )
     if isinstance(encoder, BaseEncoder):
         encoder._validate_params()  # here, since `encode` checks nothing and fit is not called
+    # It would be ignored, and its owner would not know.
     if getattr(encoder, "dictionary", None) is not None:
         raise ValueError(
-            f"{type(encoder).__name__} has a dictionary of its own, and another one is learned here; "
-            "give it without the dictionary"
+            f"{type(encoder).__name__} has a dictionary, and another one is learned here; use dictionary=None"
         )
     return encoder

@@ -55,7 +55,7 @@ class HardEncoder(BaseEncoder):
 
     def compiled_form(self) -> tuple[Code, float]:
         """Return the function by which compiled code computes these codes, and its threshold."""
-        return Code.ONE_HOT, 0.0
+        return Code.ONE_HOT, 0.0  # no threshold
 
     def prepare(self, D: Array) -> tuple[Array, ...]:
         """Return the atoms about their mean, and the mean; see the base class."""
@@ -64,6 +64,7 @@ class HardEncoder(BaseEncoder):
     @working_memory(dense_bytes)
     def encode(self, X: Array, D: Array, shift: Array) -> Array:
         """Return the codes of one block; see the base class."""
+        # Ties go to the first atom, as in KMeans.predict.
         return code.one_hot(X, D, shift)
 
 
@@ -116,7 +117,7 @@ class TriangleEncoder(BaseEncoder):
 
     def compiled_form(self) -> tuple[Code, float]:
         """Return the function by which compiled code computes these codes, and its threshold."""
-        return Code.TRIANGLE, 0.0
+        return Code.TRIANGLE, 0.0  # no threshold
 
     def prepare(self, D: Array) -> tuple[Array, ...]:
         """Return the atoms about their mean, and the mean; see the base class."""

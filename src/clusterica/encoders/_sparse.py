@@ -18,7 +18,7 @@ from clusterica.arrays import (
 )
 from clusterica.encoders._base import BaseEncoder
 from clusterica.ops import code
-from clusterica.ops.code import LassoCodes
+from clusterica.ops.cpu.lasso import LassoCodes
 
 
 class LassoEncoder(BaseEncoder):
@@ -145,6 +145,7 @@ class SparseEncoder(LassoEncoder):
 
     def prepare(self, D: Array) -> tuple[Array, ...]:
         """Return the dictionary, its Gram matrix and the largest eigenvalue of that; see the base class."""
+        # FISTA takes steps of one over that eigenvalue; coordinate descent does not need it.
         return (D, *code.gram_and_curvature(D))
 
     # FISTA holds about ten arrays of the size of the codes, and the two signs take two more.
@@ -170,7 +171,7 @@ class OMPEncoder(BaseEncoder):
     dictionary : array-like of shape (n_atoms, n_features) or None, default=None
         One atom a row, of any length. Needed by fit; None where another estimator gives the dictionary.
     n_nonzero : int, default=5
-        Most atoms of a row, at most as many as the dictionary has.
+        Maximum number of atoms of a row, at most as many as the dictionary has.
     split_signs : bool, default=True
         Return the positive and the negative parts of the codes as features of their own, twice as many
         as there are atoms: pooled, they would cancel out. False returns the codes with their signs.
@@ -223,6 +224,7 @@ class OMPEncoder(BaseEncoder):
                 f"n_nonzero={self.n_nonzero} must be at most the number of atoms, {D.shape[0]}; "
                 "lower it, or give a larger dictionary"
             )
+        # At unit length, so that the largest response is that of the atom nearest in direction.
         return code.unit_atoms(D)
 
     def n_features_out(self, n_atoms: int) -> int:

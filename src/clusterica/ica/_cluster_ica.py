@@ -39,7 +39,7 @@ from clusterica.ops.moments import response_moments, winning_energies
 from clusterica.ops.pursuit import orient
 from clusterica.optim import Progress, fit_progress
 from clusterica.preprocessing import Whitener
-from clusterica.preprocessing.passes import apply_map
+from clusterica.preprocessing.whitening import apply_map
 
 
 class Unmixing(NamedTuple):

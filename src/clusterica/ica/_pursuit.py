@@ -37,7 +37,7 @@ from clusterica.ops.moments import response_moments
 from clusterica.ops.pursuit import OrientedContrast, column_fourths, orient
 from clusterica.optim import Progress, fit_progress
 from clusterica.preprocessing import Whitener
-from clusterica.preprocessing.passes import apply_map
+from clusterica.preprocessing.whitening import apply_map
 
 _CONTRASTS: dict[str, Contrast] = {
     "kurtosis": Quartic(),

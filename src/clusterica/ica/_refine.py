@@ -26,7 +26,7 @@ from clusterica.ops.linalg import polar_factor, unit_rows
 from clusterica.ops.score import EnergyProducts, energy_products
 from clusterica.optim import LoopResult, Progress
 from clusterica.preprocessing import Whitener
-from clusterica.preprocessing.passes import moments_about_mean
+from clusterica.preprocessing.whitening import moments_about_mean
 
 # Share of the largest variance below which a direction of the white rows has none.
 _LEAST_VARIANCE = 1e-8

@@ -19,8 +19,8 @@ import numpy as np
 from clusterica.arrays import Rows, map_reduce, to_host
 from clusterica.contrasts import Contrast
 from clusterica.ops.linalg import unit_rows
+from clusterica.ops.moments import spectrum, whiten_by_spectrum
 from clusterica.ops.pursuit import OrientedContrast, PursuitSums, pursuit_sums
-from clusterica.ops.whiten import spectrum, whiten_by_spectrum
 from clusterica.optim import LoopState, Progress, Step, iterate
 from clusterica.preprocessing import Whitener
 

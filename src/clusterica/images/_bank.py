@@ -32,7 +32,7 @@ from clusterica.cluster import (
 from clusterica.images._sampling import Sample
 from clusterica.ops.code import split_signs
 from clusterica.ops.linalg import project, row_energies, unit_rows
-from clusterica.ops.normalize import normalize_contrast
+from clusterica.ops.patch import normalize_contrast
 from clusterica.optim import Progress
 from clusterica.preprocessing import ContrastNormalizer, Whitener
 

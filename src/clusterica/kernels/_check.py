@@ -66,6 +66,7 @@ def check_kernel_on(kernel: Kernel, rows: np.ndarray, *, tol: float = 1e-5) -> N
     shares = np.array([0.11, 0.23, 0.37, 0.47])[:, None]
     n = len(shares)
     W = X[:n] + shares * (X[1 : n + 1] - X[:n])
+    # Random weights: a weighted sum of all derivatives is wrong where any of them is.
     Q, q = rng.normal(size=(_N_ROWS, n)), rng.normal(size=n)
     values, diagonal = kernel(X, W), kernel.diagonal(W)
     _check_values("the kernel", values, (_N_ROWS, n))

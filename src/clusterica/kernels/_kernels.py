@@ -21,7 +21,7 @@ class KernelOverflowError(ValueError, OverflowError):
 
 def _check_positive(name: str, value: float) -> None:
     if not 0 < value < np.inf:
-        raise ValueError(f"{name}={value!r} must be a positive number")
+        raise ValueError(f"{name}={value!r} must be a positive number, such as 1.0")
 
 
 # --- Kernels of the distance -----------------------------------------------------------------------
@@ -45,12 +45,14 @@ class _Radial(ABC):
         r *= -2
         r += row_energies(X)[:, None]
         r += row_energies(W)[None, :]
+        # Rounding may make the difference negative where x is near w; the roots of r would then be NaN.
         return self._of_squares(xp.maximum(r, xp.zeros((), dtype=r.dtype, device=r.device)))
 
     def diagonal(self, X: Array) -> Array:
         return namespace_of(X).ones(X.shape[0], dtype=X.dtype, device=X.device)
 
     def pull(self, X: Array, W: Array, values: Array, Q: Array) -> Pull:
+        # From the values that are there already, so that distances are not computed twice.
         Q = Q * self._twice_slope(values)
         return Pull(namespace_of(Q).sum(Q, axis=0), Q.T @ X)
 
@@ -134,6 +136,7 @@ class InverseSquareDistance(_Radial):
         return 1 / (1 + self.b * r)
 
     def _twice_slope(self, values: Array) -> Array:
+        # f'(r) = -b / (1 + b r)² = -b k².
         return -2 * self.b * values * values
 
 
@@ -155,7 +158,9 @@ class Polynomial:
 
     def __post_init__(self) -> None:
         if int(self.degree) != self.degree or self.degree < 1:
-            raise ValueError(f"degree={self.degree!r} must be a whole number, 1 at least")
+            raise ValueError(
+                f"degree={self.degree!r} must be a whole number, 1 at least, such as 3"
+            )
 
     def __call__(self, X: Array, W: Array) -> Array:
         """Return k(w_p, x_i), shape (n_rows, n_basis)."""
@@ -173,6 +178,7 @@ class Polynomial:
 
     def diagonal_pull(self, W: Array, q: Array) -> Pull:
         """Return ``q_p dk(w_p, w_p)/dw_p``."""
+        # d(wᵀw)/dw = 2 w.
         slope = 2 * self.degree * (1 + row_energies(W)) ** (self.degree - 1)
         return Pull(q * slope, 0 * W)
 
@@ -282,6 +288,7 @@ class Normalized:
 
     def pull(self, X: Array, W: Array, values: Array, Q: Array) -> Pull:
         """Return ``sum_i Q_ip dk(w_p, x_i)/dw_p``: by the numerator, and by the length of w."""
+        # d(k / √(k_x k_w)) = dk / √(k_x k_w) - k / √(k_x k_w) dk_w / (2 k_w).
         lengths = self._lengths(X, W)
         above = self.kernel.pull(X, W, values * lengths, Q * _inverse(lengths))
         weight = namespace_of(X).sum(Q * values, axis=0) * _inverse(-2 * self.kernel.diagonal(W))

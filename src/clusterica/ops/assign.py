@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 from clusterica.arrays import Array, Row, is_host_array, namespace_of, working_memory
 from clusterica.ops.cpu import assign as cpu
-from clusterica.ops.linalg import inverse_lengths, row_energies
+from clusterica.ops.linalg import inverse_lengths, row_energies, wide_row_energies
 from clusterica.ops.rules import Assignment, LloydSums, Rule
 
 
@@ -65,6 +65,14 @@ def lloyd_sums(
     if is_host_array(X):
         return cpu.lloyd_sums(X, C, shift, weights, rule=rule)
     return lloyd_sums_reference(X, C, shift, weights, rule=rule)
+
+
+@working_memory(assign_bytes)
+def center_sums(
+    X: Array, C: Array, shift: Array | None, weights: Array, *, rule: Rule
+) -> LloydSums:
+    """Return the sums of `lloyd_sums` without the labels, which a walk would keep for all rows."""
+    return lloyd_sums(X, C, shift, weights, rule=rule)[1]
 
 
 @working_memory(assign_bytes)
@@ -169,10 +177,33 @@ def _segment_sum(X: Array, labels: Array, n_segments: int) -> Array:
     return xpx.one_hot(labels, n_segments, dtype=X.dtype, xp=xp).T @ X
 
 
+class Energy(NamedTuple):
+    """Weighted sum of squared lengths, and the weight of nonzero rows: the inertia without centres."""
+
+    energy: Array
+    weight: Array
+
+
+@working_memory(lambda row, shift: 2 * row.n_features * row.itemsize)
+def energy(X: Array, shift: Array | None, weights: Array) -> Energy:
+    """Return ``sum w |x - shift|^2`` of a block and the weight of its nonzero rows."""
+    energies = wide_row_energies(X if shift is None else X - shift)
+    xp = namespace_of(energies)
+    weights = xp.astype(weights, xp.float64)
+    return Energy(xp.sum(energies * weights), xp.sum(xp.where(energies > 0, weights, 0)))
+
+
 @working_memory(lambda row, C: 2 * C.shape[0] * row.itemsize)
 def scores(X: Array, C: Array) -> Array:
     """Return the inner products of all rows with all centres, shape (n_rows, n_centers)."""
     return np.asarray(X @ C.T) if is_host_array(X) else X @ C.T
+
+
+@working_memory(lambda row, C: 3 * C.shape[0] * row.itemsize)
+def scores_of_both_signs(X: Array, C: Array) -> Array:
+    """Return the inner products with all centres and then with their negatives, (n_rows, 2 n_centers)."""
+    S = scores(X, C)
+    return namespace_of(S).concat([S, -S], axis=1)
 
 
 @working_memory(lambda row, C: 2 * C.shape[0] * row.itemsize)

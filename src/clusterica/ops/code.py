@@ -6,8 +6,6 @@ This is the reference text, in the array API; where a NumPy block has a compiled
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import array_api_extra as xpx
 import numpy as np
 
@@ -15,15 +13,9 @@ from clusterica.arrays import Array, is_host_array, namespace_of
 from clusterica.ops.assign import assign
 from clusterica.ops.cpu import code as cpu
 from clusterica.ops.cpu import lasso as cpu_lasso
+from clusterica.ops.cpu.lasso import LassoCodes
 from clusterica.ops.linalg import inverse_lengths, row_energies
 from clusterica.ops.rules import EUCLIDEAN
-
-
-class LassoCodes(NamedTuple):
-    """Codes, shape (n_rows, n_atoms), and the relative duality gap of every row, shape (n_rows,)."""
-
-    codes: Array
-    gaps: Array
 
 
 def center(D: Array) -> tuple[Array, Array]:
@@ -121,7 +113,7 @@ def lasso(
     """
     if is_host_array(X):
         args = (X @ D.T, row_energies(X), G)
-        return LassoCodes(*cpu_lasso.lasso(*args, alpha=alpha, max_iter=max_iter, tol=tol))
+        return cpu_lasso.lasso(*args, alpha=alpha, max_iter=max_iter, tol=tol)
     return lasso_reference(X, D, G, curvature, alpha=alpha, max_iter=max_iter, tol=tol)
 
 
@@ -243,25 +235,12 @@ def omp_reference(X: Array, D: Array, G: Array, inverse: Array, *, n_nonzero: in
         L[:, t, :] = xp.where(go_on, at_j[:, :, 0], 0.0)
         L[:, t, t] = length[:, 0]
         chosen.append(j)
-    return _placed(_solve_transposed(L, z), chosen, k) * inverse
-
-
-def _solve_transposed(L: Array, z: Array) -> Array:
-    """Solve ``Lᵀ s = z`` with a lower triangular L for every row, from the last unknown to the first."""
-    s = z
-    # By hand: the array API has no triangular solver, and L has only n_nonzero rows.
-    for t in reversed(range(L.shape[1])):
-        s[:, t] = s[:, t] / L[:, t, t]
-        s[:, :t] = s[:, :t] - L[:, t, :t] * s[:, t : t + 1]
-    return s
-
-
-def _placed(s: Array, chosen: list[Array], k: int) -> Array:
-    """Return codes of k atoms with the value ``s[i, t]`` at the atom ``chosen[t][i]``."""
-    xp = namespace_of(s)
-    atoms = xp.arange(k, device=s.device)
-    codes = xp.zeros((s.shape[0], k), dtype=s.dtype, device=s.device)
-    for t, j in enumerate(chosen):
+    # Solve Lᵀ s = z for every row, from the last unknown to the first, and put each s at its atom. By hand:
+    # the array API has no triangular solver, and L has only n_nonzero rows.
+    codes = xp.zeros_like(Q)
+    for t in reversed(range(n_nonzero)):
+        s = z[:, t : t + 1] / L[:, t, t : t + 1]
+        z[:, :t] = z[:, :t] - L[:, t, :t] * s
         # Added, since a row that is done may name one of its atoms again, with the value 0.
-        codes = codes + xp.where(j == atoms, s[:, t : t + 1], 0.0)
-    return codes
+        codes = codes + xp.where(chosen[t] == xp.arange(k, device=Q.device), s, 0.0)
+    return codes * inverse

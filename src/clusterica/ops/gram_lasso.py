@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from clusterica.arrays import Array, is_cpu_tensor, is_host_array, namespace_of
-from clusterica.ops.code import LassoCodes, duality_gaps
+from clusterica.ops.code import duality_gaps
 from clusterica.ops.cpu import lasso as cpu_lasso
+from clusterica.ops.cpu.lasso import LassoCodes
 
 # Coordinate descent solves one row at a time, in a time that grows as the cube of its nonzeros. Splitting
 # multiplies all rows by an n_atoms x n_atoms matrix, whatever the nonzeros. So they break even at a multiple
@@ -66,7 +66,7 @@ def lasso_of_gram(
     """
     settings: dict[str, Any] = {"alpha": alpha, "max_iter": max_iter, "tol": tol}
     if is_host_array(B):
-        descend = _by_descent
+        descend = cpu_lasso.lasso
     on_device = not (is_host_array(B) or is_cpu_tensor(B))
     sparse = descend is not None and _is_sparse(B, energies, G, alpha, descend)
     if descend is not None and sparse and not (on_device and B.shape[0] >= _ENOUGH_FOR_DEVICE):
@@ -74,9 +74,18 @@ def lasso_of_gram(
     # The rows that take the most steps do not fill a device: the last 2 % go to coordinate descent.
     leave = 0.02 if on_device and descend is not None else 0.0
     found = lasso_of_gram_reference(B, energies, G, **settings, leave=leave)
+    xp = namespace_of(B)
     for solver in (None if sparse else _in_float64, descend):
-        if solver is not None:
-            found = _solve_remaining(found, partial(solver, **settings), B, energies, G, tol)
+        is_done = found.gaps <= tol
+        done, rest = xp.nonzero(is_done)[0], xp.nonzero(~is_done)[0]
+        if solver is None or rest.shape[0] == 0:
+            continue
+        again = solver(xp.take(B, rest, axis=0), xp.take(energies, rest, axis=0), G, **settings)
+        # Put the rows back in their order: those that were solved before, and those solved now.
+        order = xp.argsort(xp.concat([done, rest]))
+        pairs = zip(found, again, strict=True)
+        joined = (xp.concat([xp.take(old, done, axis=0), new], axis=0) for old, new in pairs)
+        found = LassoCodes(*(xp.take(a, order, axis=0) for a in joined))
     return found
 
 
@@ -91,22 +100,6 @@ def _is_sparse(B: Array, energies: Array, G: Array, alpha: float, descend: Solve
     return bool(nonzeros <= _MANY * G.shape[0] ** (2 / 3))
 
 
-def _solve_remaining(
-    found: LassoCodes, solver: Solver, B: Array, energies: Array, G: Array, tol: float
-) -> LassoCodes:
-    """Return codes and gaps, with those of a solver for rows whose gap is over tol."""
-    xp = namespace_of(B)
-    is_done = found.gaps <= tol
-    done, rest = xp.nonzero(is_done)[0], xp.nonzero(~is_done)[0]
-    if rest.shape[0] == 0:
-        return found
-    again = solver(*(xp.take(a, rest, axis=0) for a in (B, energies)), G)
-    order = xp.argsort(xp.concat([done, rest]))
-    pairs = zip(found, again, strict=True)
-    joined = (xp.concat([xp.take(old, done, axis=0), new], axis=0) for old, new in pairs)
-    return LassoCodes(*(xp.take(a, order, axis=0) for a in joined))
-
-
 def _in_float64(
     B: Array, energies: Array, G: Array, *, alpha: float, max_iter: int, tol: float
 ) -> LassoCodes:
@@ -114,11 +107,6 @@ def _in_float64(
     wide = (xp.astype(a, xp.float64) for a in (B, energies, G))
     found = lasso_of_gram_reference(*wide, alpha=alpha, max_iter=max_iter, tol=tol)
     return LassoCodes(*(xp.astype(a, B.dtype) for a in found))
-
-
-def _by_descent(B: Array, energies: Array, G: Array, **settings: Any) -> LassoCodes:
-    """Coordinate descent on a NumPy block, compiled."""
-    return LassoCodes(*cpu_lasso.lasso(B, energies, G, **settings))
 
 
 def lasso_of_gram_reference(

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from clusterica.arrays import Array, namespace_of, working_memory
-from clusterica.ops.code import LassoCodes
+from clusterica.ops.cpu.lasso import LassoCodes
 from clusterica.ops.gram_lasso import Solver, lasso_of_gram
 from clusterica.ops.kernels import DEAD, Kernel, Pull, scale_rows
 

@@ -1,7 +1,11 @@
-"""Moments of a block about a fixed point a: n, sum (x - a), sum (x - a)(x - a)ᵀ; sums of them add up.
+"""Moments of a block about a fixed point a: n, sum (x - a), sum (x - a)(x - a)ᵀ; and what whitens by them.
 
-They are taken in float64 whatever the rows are: whitening divides by the root of the smallest eigenvalue,
+Moments are taken in float64 whatever the rows are: whitening divides by the root of the smallest eigenvalue,
 and a product of float32 numbers loses it where the features are far from independent.
+
+A whitening matrix T of a covariance has ``T (cov + eps I) Tᵀ = I``. With ``V diag(e) Vᵀ = cov``: zca
+``T = V (e + eps)^(-1/2) Vᵀ``, pca ``T = (e + eps)^(-1/2) Vᵀ``, and cholesky ``T = L⁻¹`` where
+``L Lᵀ = cov + eps I``. They differ by a rotation only.
 """
 
 from __future__ import annotations
@@ -9,7 +13,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from clusterica.arrays import Array, namespace_of, working_memory
-from clusterica.ops.linalg import project, wide_row_energies
+from clusterica.ops.linalg import project
 from clusterica.ops.tiles import in_tiles
 
 
@@ -48,22 +52,6 @@ def merge(a: Moments, b: Moments) -> Moments:
     return Moments(n, a.first + gap * (b.n / n), second)
 
 
-class Energy(NamedTuple):
-    """Weighted sum of squared lengths, and the weight of the rows that are not zero."""
-
-    energy: Array
-    weight: Array
-
-
-@working_memory(lambda row, shift: 2 * row.n_features * row.itemsize)
-def energy(X: Array, shift: Array | None, weights: Array) -> Energy:
-    """Return ``sum w |x - shift|^2`` of a block and the weight of its nonzero rows."""
-    energies = wide_row_energies(X if shift is None else X - shift)
-    xp = namespace_of(energies)
-    weights = xp.astype(weights, xp.float64)
-    return Energy(xp.sum(energies * weights), xp.sum(xp.where(energies > 0, weights, 0)))
-
-
 class ResponseMoments(NamedTuple):
     """Sums over rows of y² and y⁴, each of shape (n_components,)."""
 
@@ -96,3 +84,80 @@ def winning_energies(X: Array, B: Array, mean: Array) -> WinningEnergies:
     # A mask in place of a scatter, which the array API does not have.
     wins = winners == xp.arange(B.shape[0], device=winners.device)[None, :]
     return WinningEnergies(xp.sum(xp.where(wins, responses**2, 0), axis=0, dtype=xp.float64))
+
+
+# --- Whitening ---------------------------------------------------------------------------------------
+
+
+class Whitening(NamedTuple):
+    """T, shape (n_components, n_features), and its (pseudo-)inverse, shape (n_features, n_components)."""
+
+    whitening: Array
+    dewhitening: Array
+
+
+class Spectrum(NamedTuple):
+    """Eigenvalues in falling order, shape (n_features,), and eigenvectors as columns.
+
+    Eigenvalues up to ``rounding`` may be rounding errors; the rank counts those above it.
+    """
+
+    values: Array
+    vectors: Array
+    rank: int
+    rounding: float
+
+
+def spectrum(covariance: Array, *, noise: float = 0.0) -> Spectrum:
+    """Return the eigenvalues and eigenvectors of a float64 covariance, and its rank.
+
+    ``noise`` is the variance that the rounding of the data itself may have brought in.
+    """
+    xp = namespace_of(covariance)
+    values, vectors = xp.linalg.eigh(covariance)
+    values, vectors = xp.flip(values), xp.flip(vectors, axis=1)
+    # The largest entry of an eigenvector is positive, so that two fits can be compared.
+    largest = xp.argmax(xp.abs(vectors), axis=0)
+    vectors = vectors * xp.sign(xp.take_along_axis(vectors, largest[None, :], axis=0))
+    # Rounding of the sums moves an eigenvalue that should be zero by about this much.
+    precision = float(xp.finfo(covariance.dtype).eps)
+    rounding = float(xp.max(values)) * 4 * covariance.shape[0] ** 0.5 * precision + noise
+    rank = int(xp.sum(xp.astype(values > rounding, xp.int64)))
+    return Spectrum(xp.clip(values, min=0), vectors, rank, rounding)
+
+
+def whiten_by_spectrum(
+    s: Spectrum, *, eps: float, n_components: int, rotate_back: bool
+) -> Whitening:
+    """Return the zca (rotate_back) or pca whitening.
+
+    Directions without variance are left out if eps is no larger than the rounding errors of the
+    eigenvalues: it would only amplify those.
+    """
+    xp = namespace_of(s.values)
+    V = s.vectors[:, :n_components]
+    # Added to the variance, not to its root: small eigenvalues are mostly noise, and stay small.
+    variance = s.values[:n_components] + eps
+    n_kept = s.rank if eps <= s.rounding else n_components
+    counts = xp.arange(n_components, device=V.device) < n_kept
+    root = xp.sqrt(xp.where(counts, variance, 1.0))
+    down = xp.where(counts, 1 / root, 0.0)
+    up = xp.where(counts, root, 0.0)
+    if rotate_back:
+        return Whitening((V * down) @ V.T, (V * up) @ V.T)
+    return Whitening((V * down).T, V * up)
+
+
+def whiten_by_cholesky(
+    covariance: Array, *, eps: float, n_components: int | None = None
+) -> Whitening:
+    """Return the whitening by the first rows of the inverse of the Cholesky factor.
+
+    The factor is triangular, so that they depend on the first features only. The way back predicts all
+    features from those by least squares.
+    """
+    xp = namespace_of(covariance)
+    identity = xp.eye(covariance.shape[0], dtype=covariance.dtype, device=covariance.device)
+    L = xp.linalg.cholesky(covariance + eps * identity)
+    T = xp.tril(xp.linalg.solve(L, identity))
+    return Whitening(T[:n_components, :], L[:, :n_components])

@@ -1,4 +1,4 @@
-"""Patches of images as rows, and the pooling of their codes over the cells of a grid.
+"""Patches of images as rows, their contrast, and the pooling of their codes over the cells of a grid.
 
 Row (i, y, x) is ``images[i, y s : y s + p, x s : x s + p]``, flattened. Codes are pooled as their sum, mean,
 maximum or ``(sum of squares)^(1/2)``. A grid of r x c divides the places of the patches into cells as
@@ -10,10 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
+from functools import lru_cache
 from itertools import pairwise
+from math import ceil
 from typing import NamedTuple
 
-from clusterica.arrays import Array, namespace_of
+import numpy as np
+
+from clusterica.arrays import Array, namespace_of, working_memory
 
 
 def n_places(length: int, *, patch_size: int, stride: int = 1) -> int:
@@ -83,6 +87,31 @@ def take_patches(images: Array, which: Array, top: Array, left: Array, *, patch_
     flat = xp.reshape(images, (n * height * width * channels,))
     places = xp.reshape(corner[:, None] + inside[None, :], (-1,))
     return xp.reshape(xp.take(flat, places, axis=0), (which.shape[0], inside.shape[0]))
+
+
+@working_memory(lambda row: 3 * row.n_features * row.itemsize)
+def normalize_contrast(X: Array, *, eps: float) -> Array:
+    """Return ``(x - mean(x)) / sqrt(var(x) + eps)`` of every row of a block (var divides by n_features)."""
+    xp = namespace_of(X)
+    centred = X - xp.mean(X, axis=1, keepdims=True)
+    variance = xp.mean(centred * centred, axis=1, keepdims=True)
+    # A flat row has no contrast to normalise, only the rounding of its mean; it becomes zero.
+    rounding = 4 * xp.finfo(X.dtype).eps * xp.max(xp.abs(X), axis=1, keepdims=True)
+    flat = variance <= rounding**2
+    return xp.where(flat, 0, centred / xp.sqrt(xp.where(flat, 1, variance + eps)))
+
+
+@working_memory(lambda row: 2 * row.nbytes)
+def sum_of_variances(X: Array) -> tuple[Array, Array]:
+    """Return the sum of the variances within rows of a block, and the number of rows."""
+    xp = namespace_of(X)
+    return xp.sum(xp.var(X, axis=1)), xp.asarray(float(X.shape[0]), device=X.device)
+
+
+def extremes(X: Array) -> Array:
+    """Return the least and the largest value of every row, shape (n_rows, 2)."""
+    xp = namespace_of(X)
+    return xp.stack([xp.min(X, axis=1), xp.max(X, axis=1)], axis=1)
 
 
 # --- Pooling ----------------------------------------------------------------------------------------
@@ -184,3 +213,77 @@ def finish_cells(reduced: Sequence[Array], cells: Sequence[Cell], *, pooling: Ce
     elif pooling is CellPooling.L2:
         reduced = [xp.sqrt(total) for total in reduced]
     return xp.concat(list(reduced), axis=1)
+
+
+# --- Tiles of places, for compiled code --------------------------------------------------------------
+
+
+class Tiling(NamedTuple):
+    """How the places of an image are cut: pieces that no cell border crosses, and tiles.
+
+    runs : (n_runs, 3) integers
+        Top, left and number of neighbouring places, piece after piece.
+    tiles : (n_tiles + 1,) integers
+        First run of every tile, and their number.
+    segments : (n_segments, 4) integers
+        Tile, start and stop within it, and piece.
+    pieces : list of Cell
+    """
+
+    runs: np.ndarray
+    tiles: np.ndarray
+    segments: np.ndarray
+    pieces: list[Cell]
+
+
+@lru_cache(maxsize=256)
+def make_tiling(cells: tuple[Cell, ...], most_rows: int) -> Tiling:
+    """Cut the places of an image at all borders of cells, and join what is left into tiles."""
+    down = sorted({y for c in cells for y in (c.top, c.bottom)})
+    across = sorted({x for c in cells for x in (c.left, c.right)})
+    pieces = [Cell(*rows, *columns) for rows in pairwise(down) for columns in pairwise(across)]
+    places = sum(p.size for p in pieces)
+    # Tiles of about the same number of places; a run may have to be cut in two.
+    n_tiles = ceil(places / most_rows)
+    ends = [places * (t + 1) // n_tiles for t in range(n_tiles)]
+    runs: list[tuple[int, int, int]] = []
+    tiles, segments = [0], []
+    at = begin = tile = 0
+    for i, piece in enumerate(pieces):
+        first = at
+        for y in range(piece.top, piece.bottom):
+            x = piece.left
+            while x < piece.right:
+                length = min(piece.right - x, ends[tile] - at)
+                runs.append((y, x, length))
+                x, at = x + length, at + length
+                if at == ends[tile]:
+                    segments.append((tile, first - begin, at - begin, i))
+                    tiles.append(len(runs))
+                    tile, begin, first = tile + 1, at, at
+        if at > first:
+            segments.append((tile, first - begin, at - begin, i))
+    return Tiling(np.array(runs), np.array(tiles), np.array(segments), pieces)
+
+
+def join_pieces(
+    pieces: np.ndarray, boxes: list[Cell], cells: Sequence[Cell], *, pooling: CellPooling
+) -> np.ndarray:
+    """Join pieces to cells and finish what pooling leaves to the end: the mean, the root."""
+    if boxes == list(cells):
+        pooled = pieces
+    else:
+        pooled = np.empty((len(pieces), len(cells), pieces.shape[2]), np.float32)
+        for i, cell in enumerate(cells):
+            # No border of a cell crosses a box: the corner tells whether it lies within.
+            within = [
+                cell.top <= box.top < cell.bottom and cell.left <= box.left < cell.right
+                for box in boxes
+            ]
+            parts = pieces[:, within]
+            pooled[:, i] = parts.max(axis=1) if pooling is CellPooling.MAX else parts.sum(axis=1)
+    if pooling is CellPooling.MEAN:
+        pooled /= np.array([c.size for c in cells], np.float32)[:, None]
+    elif pooling is CellPooling.L2:
+        np.sqrt(pooled, out=pooled)
+    return pooled.reshape(len(pieces), -1)

@@ -115,7 +115,13 @@ class ManyLBFGS:
         kept = moving & (lower | (level & (end_slope <= (2 * SUFFICIENT - 1) * slope)))
         new = self._moved(old, trial, there, kept)
         missed = moving & ~kept
-        shorter = _shortened(old.length, slope, end_slope)
+        # After a rejected trial: the slope of a convex function rises, so the zero of its secant is a good
+        # guess. The bounds keep a step from stalling: neither hardly shorter, nor so short that it gains
+        # nothing. Without a usable slope, as after a NaN, it is a tenth.
+        rises = end_slope > slope
+        chord = old.length * slope / xp.where(rises, slope - end_slope, -1.0)
+        chord = xp.clip(chord, min=1e-3 * old.length, max=0.7 * old.length)
+        shorter = xp.where(rises, chord, 0.1 * old.length)
         new = new._replace(
             length=xp.where(kept, 1.0, xp.where(missed, shorter, old.length)),
             misses=xp.where(kept, 0.0, old.misses + xp.astype(missed, old.misses.dtype)),
@@ -189,19 +195,6 @@ class ManyLBFGS:
             length=xp.where(which, 1.0, here.length),
         )
         return self._aimed(here, which)
-
-
-def _shortened(length: Array, slope: Array, end_slope: Array) -> Array:
-    """Return the next step length after a rejected trial, given the slopes at both ends of it.
-
-    The slope of a convex function rises, so the zero of its secant is a good guess.
-    """
-    xp = namespace_of(length)
-    rises = end_slope > slope
-    chord = length * slope / xp.where(rises, slope - end_slope, -1.0)
-    # The bounds keep a step from stalling: neither hardly shorter, nor so short that it gains nothing.
-    chord = xp.clip(chord, min=1e-3 * length, max=0.7 * length)
-    return xp.where(rises, chord, 0.1 * length)  # no usable slope, as after a NaN: a tenth
 
 
 def _dots(a: Array, b: Array) -> Array:

@@ -2,6 +2,6 @@
 
 from clusterica.preprocessing._contrast import ContrastNormalizer
 from clusterica.preprocessing._kernel_whitener import KernelWhitener
-from clusterica.preprocessing._whitener import Whitener
+from clusterica.preprocessing.whitening import Whitener
 
 __all__ = ["ContrastNormalizer", "KernelWhitener", "Whitener"]

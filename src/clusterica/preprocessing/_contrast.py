@@ -14,18 +14,15 @@ from clusterica.arrays import (
     Array,
     FloatOutputMixin,
     Interval,
-    Rows,
     check_rows,
     fit_context,
     map_reduce,
     map_rows,
-    namespace_of,
     to_host,
     warn_user,
-    working_memory,
 )
-from clusterica.ops.normalize import extremes, normalize_contrast
-from clusterica.preprocessing._whitener import percentage
+from clusterica.ops.patch import extremes, normalize_contrast, sum_of_variances
+from clusterica.preprocessing.whitening import percentage
 
 
 class ContrastNormalizer(FloatOutputMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -88,14 +85,20 @@ class ContrastNormalizer(FloatOutputMixin, OneToOneFeatureMixin, TransformerMixi
         """
         rows = check_rows(self, X, reset=True)
         if self.eps == "auto":
+            ends = to_host(map_rows(extremes, rows))
+            low, high = float(ends[:, 0].min()), float(ends[:, 1].max())
+            # Unit range, or pixels of 8 or 16 bits: a dark image has the range of its format, not its own.
+            pixels = next((r for r in (1.0, 255.0, 65535.0) if high <= r), high)
+            extent = high - low if low < 0 else pixels
             # Coates & Ng use 10 for pixels in 0..255; a variance scales with the square of the range.
-            self.eps_ = 10.0 * (_nominal_range(rows) / 255.0) ** 2
+            self.eps_ = 10.0 * (extent / 255.0) ** 2
         elif isinstance(self.eps, str):
-            total, n = map_reduce(_sum_of_variances, rows)
+            # The mean over all rows takes a pass, as "auto" does; a number takes none.
+            total, n = map_reduce(sum_of_variances, rows)
             self.eps_ = percentage(self.eps) * float(total) / float(n)
         else:
             self.eps_ = self.eps
-        # A spread far under 1 means that eps dominates the variance of the rows; some rows show it.
+        # A spread far below 1 means that eps dominates the variance of the rows; some rows show it.
         normalized = normalize_contrast(rows.glance().astype(np.float64), eps=self.eps_)
         spread = float(np.median(normalized.std(axis=1)))
         if self.eps_ > 0 and 0 < spread < 0.2:
@@ -124,20 +127,3 @@ class ContrastNormalizer(FloatOutputMixin, OneToOneFeatureMixin, TransformerMixi
         check_is_fitted(self, "eps_")
         rows = check_rows(self, X, reset=False)
         return map_rows(partial(normalize_contrast, eps=self.eps_), rows)
-
-
-@working_memory(lambda row: 2 * row.nbytes)
-def _sum_of_variances(X: Array) -> tuple[Array, Array]:
-    """Return the sum of the variances within rows of a block, and their number."""
-    xp = namespace_of(X)
-    return xp.sum(xp.var(X, axis=1)), xp.asarray(float(X.shape[0]), device=X.device)
-
-
-def _nominal_range(rows: Rows) -> float:
-    """Return the nominal range of the values, from 0, or their extent where some are negative."""
-    both = to_host(map_rows(extremes, rows))
-    low, high = float(both[:, 0].min()), float(both[:, 1].max())
-    if low < 0:
-        return high - low
-    # Unit range, and pixels of 8 and of 16 bits: a dark image has the range of its format, not its own.
-    return next((r for r in (1.0, 255.0, 65535.0) if high <= r), high)

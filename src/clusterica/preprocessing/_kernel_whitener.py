@@ -27,14 +27,13 @@ from clusterica.arrays import (
 )
 from clusterica.kernels import KERNEL_NAMES, Kernel, make_kernel
 from clusterica.ops.kernel_pca import (
-    Landmarks,
     feature_moments,
     kernel_project,
     landmark_root,
     landmark_values,
 )
 from clusterica.ops.kernels import scale_rows
-from clusterica.ops.whiten import spectrum, whiten_by_spectrum
+from clusterica.ops.moments import spectrum, whiten_by_spectrum
 
 
 class KernelWhitener(
@@ -157,13 +156,42 @@ class KernelWhitener(
         self
         """
         rows = check_rows(self, X, reset=True, min_rows=2)
-        n = self._count_landmarks(rows)
+        n_landmarks = self._count_landmarks(rows)
         rng = as_generator(self.random_state)
-        drawn = rows.take(np.sort(rng.choice(rows.n_rows, size=n, replace=False)))
+        # Sorted, as take wants them; which rows they are does not depend on it.
+        drawn = rows.take(np.sort(rng.choice(rows.n_rows, size=n_landmarks, replace=False)))
         # In float64, so that the square root of the inverse keeps what it can.
         L = scale_rows(drawn, normalize=self.normalize).astype(np.float64)
         self.kernel_ = make_kernel(self.kernel, gamma=self.gamma, rows=L, rng=rng)
-        self._learn(rows, L, landmark_root(self.kernel_, L, rows.dtype))
+        landmarks = landmark_root(self.kernel_, L, rows.dtype)
+        # Sums are taken about the values of some rows: all values of a wide kernel are near one, and their
+        # covariance would lose its digits about zero.
+        glance = self._bound(landmark_values)(rows.glance().astype(np.float64), L)
+        about = glance.mean(axis=0).astype(rows.dtype)
+        params = (L.astype(rows.dtype), about, landmarks.root.astype(rows.dtype))
+        total = map_reduce(self._bound(feature_moments), rows, *params)
+        # From moments about that point to the covariance of the features about their mean.
+        shift = to_host(total.first) / rows.n_rows
+        centre = rows.place.put(landmarks.root @ shift)
+        covariance = total.second / rows.n_rows - centre[:, None] * centre[None, :]
+        # Exactly symmetric, as eigenvalue solvers expect it.
+        s = spectrum((covariance + covariance.T) / 2, noise=4 * landmarks.noise)
+        n = self.n_components or max(1, s.rank)  # one column at least, even for equal rows
+        if n > s.rank:
+            raise ValueError(
+                f"the mapped rows vary in {s.rank} directions that can be told apart, and n_components={n}; "
+                "use fewer components, more landmarks, or a larger gamma"
+            )
+        T = whiten_by_spectrum(s, eps=0.0, n_components=n, rotate_back=False).whitening
+        # One matrix for both steps: z = T h(x), and h(x) = root k(L, x).
+        T, mean = to_host(T).astype(np.float64) @ landmarks.root, about + shift
+        # Signs that make the largest z of a landmark positive, so that two fits can be compared.
+        Z = self._bound(kernel_project)(L, L, T, mean)
+        signs = np.sign(Z[np.abs(Z).argmax(axis=0), np.arange(n)])
+        self.landmarks_, self.whitening_ = rows.learned(L), rows.learned(T * signs[:, None])
+        self.mean_, self.eigenvalues_ = rows.learned(mean), rows.learned(s.values[:n])
+        self.rank_, self.n_components_ = s.rank, n
+        self._n_features_out = n
         return self
 
     def transform(self, X: Any) -> Array:
@@ -179,8 +207,7 @@ class KernelWhitener(
         Z : array of shape (n_samples, n_components_)
             In the library and on the device of X.
         """
-        rows = check_fitted_rows(self, X, "whitening_")
-        return self._whiten(rows)
+        return self._whiten(check_fitted_rows(self, X, "whitening_"))
 
     def _whiten(self, rows: Rows) -> Array:
         """Return rows that were checked, whitened."""
@@ -218,38 +245,6 @@ class KernelWhitener(
             )
         return n
 
-    def _learn(self, rows: Rows, L: np.ndarray, landmarks: Landmarks) -> None:
-        """Set the fitted attributes from one walk over the rows."""
-        # Sums are taken about the values of some rows: all values of a wide kernel are near one, and their
-        # covariance would lose its digits about zero.
-        glance = self._bound(landmark_values)(rows.glance().astype(np.float64), L)
-        about = glance.mean(axis=0).astype(rows.dtype)
-        params = (L.astype(rows.dtype), about, landmarks.root.astype(rows.dtype))
-        total = map_reduce(self._bound(feature_moments), rows, *params)
-        # From moments about that point to the covariance of the features about their mean.
-        shift = to_host(total.first) / rows.n_rows
-        centre = rows.place.put(landmarks.root @ shift)
-        covariance = total.second / rows.n_rows - centre[:, None] * centre[None, :]
-        s = spectrum((covariance + covariance.T) / 2, noise=4 * landmarks.noise)
-        n = self.n_components or max(1, s.rank)  # one column at least, even for equal rows
-        if n > s.rank:
-            raise ValueError(
-                f"the mapped rows vary in {s.rank} directions that can be told apart, and n_components={n}; "
-                "use fewer components, more landmarks, or a larger gamma"
-            )
-        T = whiten_by_spectrum(s, eps=0.0, n_components=n, rotate_back=False).whitening
-        T, mean = to_host(T).astype(np.float64) @ landmarks.root, about + shift
-        signs = self._signs(L, T, mean)
-        self.landmarks_, self.whitening_ = rows.learned(L), rows.learned(T * signs[:, None])
-        self.mean_, self.eigenvalues_ = rows.learned(mean), rows.learned(s.values[:n])
-        self.rank_, self.n_components_ = s.rank, n
-        self._n_features_out = n
-
-    def _signs(self, L: np.ndarray, B: np.ndarray, mean: np.ndarray) -> np.ndarray:
-        """Return the signs that make the largest of ``B (k(L, l) - mean)`` over landmarks l positive."""
-        Z = self._bound(kernel_project)(L, L, B, mean)
-        signs: np.ndarray = np.sign(Z[np.abs(Z).argmax(axis=0), np.arange(len(B))])
-        return signs
-
     def _bound(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        # What does not vary by block is bound, so that a walk passes arrays only.
         return partial(fn, kernel=self.kernel_, normalize=self.normalize)

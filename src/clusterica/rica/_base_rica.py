@@ -29,7 +29,7 @@ from clusterica.ops.moments import Moments
 from clusterica.ops.penalty import PenaltyFunction
 from clusterica.ops.rica import null_directions
 from clusterica.optim import fit_progress
-from clusterica.preprocessing.passes import apply_map, moments_about_mean
+from clusterica.preprocessing.whitening import apply_map, moments_about_mean
 from clusterica.rica._labels import BasisLabels
 from clusterica.rica._reconstruction import Reconstruction, Supervision, minimize
 

@@ -81,7 +81,14 @@ def _assign_and_add(
         by_feature = np.ascontiguousarray(C.T)
         gain = _sparse_rows(X.data, X.indices, X.indptr, by_feature, *step)
     elif can_screen(X, C) and (pays(X, C) if screened is None else screened):
-        gain = _screened_rows(X, C, shift, step)
+        found = screen(X, C, _or_zero(shift, X), step)
+        gain = found.gain
+        # Then the rows that the screen left open, and those that it did not come to.
+        for rows in (np.flatnonzero(found.open), slice(found.stop, None)):
+            rest = step.of(rows)
+            if len(rest.labels):
+                gain += _dense_rows(X[rows], C, shift, rest)
+                labels[rows], scores[rows] = rest.labels, rest.scores
     else:
         gain = _dense_rows(X, C, shift, step)
     return Assignment(labels, scores), LloydSums(sums, counts, np.float64(gain))
@@ -106,18 +113,6 @@ def _tiling(C: np.ndarray, shift: Array | None) -> tuple[int, bool]:
     size = max(1, min(int(np.clip(2**19 // k, 176, 656)), 2**22 // k))
     # An odd multiple of 16, so that the rows of S do not compete for the same places in the cache.
     return size // 32 * 32 + 16, shift is not None
-
-
-def _screened_rows(X: np.ndarray, C: np.ndarray, shift: Array | None, step: StepArrays) -> float:
-    """Screen the rows, then take those that the screen left open and those it did not come to."""
-    found = screen(X, C, _or_zero(shift, X), step)
-    gain = found.gain
-    for rows in (np.flatnonzero(found.open), slice(found.stop, None)):
-        rest = step.of(rows)
-        if len(rest.labels):
-            gain += _dense_rows(X[rows], C, shift, rest)
-            step.labels[rows], step.scores[rows] = rest.labels, rest.scores
-    return gain
 
 
 def _or_zero(shift: Array | None, X: Array) -> np.ndarray:

@@ -147,7 +147,11 @@ def screen_panel(  # type: ignore[no-untyped-def]
             result = []
             for c in range(PANEL_CENTERS):
                 word = _splat(b, b.load(b.gep(center, [_i64(c)])))
-                result += [_dot_pairs(b, sums[len(halves) * c + h], x[h], word) for h in halves]
+                # total + x[0] c[0] + x[1] c[1] in every lane. LLVM 16 and later have vectors of bfloat for
+                # this, but take integers too, as LLVM 15 does.
+                name = "llvm.x86.avx512bf16.dpbf16ps.512"
+                totals = sums[len(halves) * c : len(halves) * (c + 1)]
+                result += [_call(b, name, _FLOATS, totals[h], x[h], word) for h in halves]
             return result
 
         firsts = [_splat(b, b.load(b.gep(start, [_i64(c)]))) for c in range(PANEL_CENTERS)]
@@ -176,7 +180,11 @@ def _update_ranks(
         of_half = scores[h::n_halves]
         for number, first, second in zip(numbers, of_half[::2], of_half[1::2], strict=True):
             top = b.and_(b.bitcast(_extreme(b, ">", first, second), _WORDS), others)
-            _insert(b, best, b.bitcast(b.or_(top, number), _FLOATS))
+            value = b.bitcast(b.or_(top, number), _FLOATS)
+            # Put it in its place among the best, in falling order, and drop the least.
+            for q, other in enumerate(best):
+                best[q] = _extreme(b, ">", other, value)
+                value = _extreme(b, "<", other, value)
         for place, value in zip(places, best, strict=True):
             _store(b, value, place)
 
@@ -275,18 +283,5 @@ def _sum(b: ir.IRBuilder, vector: ir.Value) -> ir.Value:
     return _call(b, "llvm.vector.reduce.fadd.v16f32", _F32, zero, vector, fastmath=any_order)
 
 
-def _dot_pairs(b: ir.IRBuilder, total: ir.Value, x: ir.Value, c: ir.Value) -> ir.Value:
-    """Return ``total + x[0] c[0] + x[1] c[1]`` in every lane, for words x and c."""
-    # LLVM 16 and later would have these as vectors of bfloat, but take integers too, as LLVM 15 does.
-    return _call(b, "llvm.x86.avx512bf16.dpbf16ps.512", _FLOATS, total, x, c)
-
-
 def _extreme(b: ir.IRBuilder, sign: str, x: ir.Value, y: ir.Value) -> ir.Value:
     return b.select(b.fcmp_ordered(sign, x, y), x, y)
-
-
-def _insert(b: ir.IRBuilder, best: list[Any], value: ir.Value) -> None:
-    """Put a value in its place among the best, in falling order, and drop the least."""
-    for q, other in enumerate(best):
-        best[q] = _extreme(b, ">", other, value)
-        value = _extreme(b, "<", other, value)

@@ -16,8 +16,7 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from clusterica.ops.cpu.tiling import join_pieces, make_tiling
-from clusterica.ops.patch import Cell, CellPooling
+from clusterica.ops.patch import Cell, CellPooling, join_pieces, make_tiling
 
 # A tile has about one MiB of float32 responses, so that it stays in the second cache.
 _RESPONSES = 2**18
@@ -220,7 +219,7 @@ def _gather(images, runs, patch_size, stride, buffer):  # type: ignore[no-untype
 
 @compiled_sum
 def _normalize(P, eps):  # type: ignore[no-untyped-def]
-    """Normalise the contrast of every row; see clusterica.ops.normalize."""
+    """Normalise the contrast of every row; see clusterica.ops.patch."""
     n, d = P.shape
     zero, one = np.float32(0), np.float32(1)
     share = np.float32(1 / d)

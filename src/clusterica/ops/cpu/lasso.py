@@ -7,12 +7,22 @@ those. Everything is read from the Gram matrix and the responses D x.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
+from clusterica.arrays import Array
 from clusterica.ops.cpu.adding import compiled, compiled_sum
 
 # Rounding of the responses of a residual, in units in the last place of the largest response of the row.
 GAP_ROUNDING = 16
+
+
+class LassoCodes(NamedTuple):
+    """Codes, shape (n_rows, n_atoms), and the relative duality gap of every row, shape (n_rows,)."""
+
+    codes: Array
+    gaps: Array
 
 
 def lasso(
@@ -23,13 +33,13 @@ def lasso(
     alpha: float,
     max_iter: int,
     tol: float,
-) -> tuple[np.ndarray, np.ndarray]:
+) -> LassoCodes:
     """Return codes and gaps; see :func:`clusterica.ops.gram_lasso.lasso_of_gram`."""
     codes, gaps = np.zeros_like(B), np.empty(B.shape[0], B.dtype)
     eps = np.finfo(B.dtype).eps
     B, G = np.ascontiguousarray(B), np.ascontiguousarray(G, B.dtype)
     _lasso(B, energies, G, float(alpha), max_iter, tol, eps, codes, gaps)
-    return codes, gaps
+    return LassoCodes(codes, gaps)
 
 
 @compiled
@@ -52,7 +62,11 @@ def _lasso(B, energies, G, alpha, max_iter, tol, eps, codes, gaps):  # type: ign
             a = _take_in(s, q, alpha, largest, active, a)
             at, x, r = active[:a], small[0, :a], small[1, :a]
             M = H[: a * a].reshape(a, a)
-            _gather(G, b, s, q, at, M, small)
+            # In float64, whatever the rows are: Newton steps need the digits where atoms are alike.
+            for p in range(a):
+                small[0, p], small[1, p], small[2, p] = s[at[p]], q[at[p]], b[at[p]]
+                for f in range(a):
+                    M[p, f] = G[at[p], at[f]]
             n_sweeps += _descend(
                 M,
                 small[2, :a],
@@ -105,33 +119,19 @@ def _take_in(s, q, alpha, largest, active, a):  # type: ignore[no-untyped-def]
     bound = alpha + 0.5 * (largest - alpha)
     # No more than ten come in, or than are in use: all responses to a wide kernel are near the largest.
     most = max(10, kept)
-    while _count_over(s, q, bound) > most and bound < largest * (1 - 1e-6):
+    while bound < largest * (1 - 1e-6):
+        n_over = 0
+        for j in range(q.shape[0]):
+            if s[j] == 0 and abs(q[j]) >= bound:
+                n_over += 1
+        if n_over <= most:
+            break
         bound = (bound + largest) / 2
     for j in range(q.shape[0]):
         if s[j] == 0 and abs(q[j]) > alpha and abs(q[j]) >= bound:
             active[kept] = j
             kept += 1
     return kept
-
-
-@compiled
-def _count_over(s, q, bound):  # type: ignore[no-untyped-def]
-    """Return how many atoms without a code have a response of `bound` or more."""
-    n = 0
-    for j in range(q.shape[0]):
-        if s[j] == 0 and abs(q[j]) >= bound:
-            n += 1
-    return n
-
-
-@compiled
-def _gather(G, b, s, q, at, M, small):  # type: ignore[no-untyped-def]
-    """Copy what belongs to the atoms in use, in float64: codes, responses, and the Gram matrix."""
-    for p in range(at.shape[0]):
-        small[0, p], small[1, p], small[2, p] = s[at[p]], q[at[p]], b[at[p]]
-        row = G[at[p]]
-        for f in range(at.shape[0]):
-            M[p, f] = row[at[f]]
 
 
 @compiled
@@ -159,7 +159,19 @@ def _descend(  # type: ignore[no-untyped-def]
     n_sweeps = 0
     while n_sweeps < max_sweeps:
         for _ in range(4):  # cheap beside a Newton step, which needs the right signs to be worth it
-            _sweep(H, x, r, alpha)
+            # Minimise over one code after the other; r are the responses of the residual.
+            for p in range(x.shape[0]):
+                v = r[p] + H[p, p] * x[p]
+                new = 0.0
+                if v > alpha:
+                    new = (v - alpha) / H[p, p]
+                elif v < -alpha:
+                    new = (v + alpha) / H[p, p]
+                delta = new - x[p]
+                if delta != 0:
+                    x[p] = new
+                    for f in range(x.shape[0]):
+                        r[f] -= delta * H[p, f]
         n_sweeps += 4
         if _gap(x, b, r, everything, energy, alpha, rounding)[0] <= enough:
             break
@@ -168,23 +180,6 @@ def _descend(  # type: ignore[no-untyped-def]
         if _gap(x, b, r, everything, energy, alpha, rounding)[0] <= enough:
             break
     return n_sweeps
-
-
-@compiled
-def _sweep(H, x, r, alpha):  # type: ignore[no-untyped-def]
-    """Minimise over one code after the other; r are the responses of the residual."""
-    for p in range(x.shape[0]):
-        v = r[p] + H[p, p] * x[p]
-        new = 0.0
-        if v > alpha:
-            new = (v - alpha) / H[p, p]
-        elif v < -alpha:
-            new = (v + alpha) / H[p, p]
-        delta = new - x[p]
-        if delta != 0:
-            x[p] = new
-            for f in range(x.shape[0]):
-                r[f] -= delta * H[p, f]
 
 
 @compiled
@@ -197,7 +192,14 @@ def _newton(H, x, r, alpha, singular, L, y, where):  # type: ignore[no-untyped-d
         for g in range(p):
             y[g] -= L[p, g] * y[p]
     if not regular:
-        _trade(x, L, y, where, m)
+        # Trade the atom for the others that span it: the fit stays, and |x|_1 must not rise.
+        y[m] = 1.0
+        slope = 0.0
+        for g in range(m + 1):
+            slope += y[g] * np.sign(x[where[g]])
+        if slope > 0 or (slope == 0 and x[where[m]] > 0):
+            for g in range(m + 1):
+                y[g] = -y[g]
         m += 1
     # As far as the minimum, or to where the first code changes its sign: beyond, the signs no longer hold.
     step, first = (1.0 if regular else np.inf), -1
@@ -244,15 +246,3 @@ def _factor(H, x, r, alpha, singular, L, y, where):  # type: ignore[no-untyped-d
         y[m] = total / row[m]
         m += 1
     return m, True
-
-
-@compiled
-def _trade(x, L, y, where, m):  # type: ignore[no-untyped-def]
-    """Make y the direction in which an atom is traded for others that span it: same fit, lower |x|_1."""
-    y[m] = 1.0
-    slope = 0.0
-    for g in range(m + 1):
-        slope += y[g] * np.sign(x[where[g]])
-    if slope > 0 or (slope == 0 and x[where[m]] > 0):
-        for g in range(m + 1):
-            y[g] = -y[g]

@@ -47,13 +47,20 @@ def margin_sums(
 
 @compiled
 def _sums(X, A, c, targets, codes, weights, hinge, loss, pull, lift):  # type: ignore[no-untyped-def]
-    n = len(X)
-    M = np.zeros((_TILE, A.shape[0]), X.dtype)
+    n, (k_even, d) = len(X), A.shape
+    M = np.zeros((_TILE, k_even), X.dtype)
     part = np.zeros(A.shape, X.dtype)
     for start in range(0, n, _TILE):
         stop = min(start + _TILE, n)
         rows = X[start:stop]
-        _margins(rows, A, M)
+        whole = len(rows) // _ROWS * _ROWS
+        for k in range(0, k_even, _CLASSIFIERS):
+            for i in range(0, whole, _ROWS):
+                _six_margins(
+                    rows[i : i + _ROWS], A[k], A[k + 1], M[i : i + _ROWS, k : k + _CLASSIFIERS]
+                )
+            for i in range(whole, len(rows)):
+                M[i, k], M[i, k + 1] = _dot(rows[i], A[k]), _dot(rows[i], A[k + 1])
         for i in range(stop - start):
             for k in range(len(c)):
                 t = 1 if codes[start + i] == targets[k] else -1
@@ -64,32 +71,17 @@ def _sums(X, A, c, targets, codes, weights, hinge, loss, pull, lift):  # type: i
                 loss[k] += w * r
                 lift[k] += t * w
                 M[i, k] = t * w
-        _pulls(rows, M, part)
+        for k in range(0, k_even, _CLASSIFIERS):
+            p, q = part[k], part[k + 1]
+            for i in range(0, whole, _ROWS):
+                _six_pulls(rows[i : i + _ROWS], M[i : i + _ROWS, k : k + _CLASSIFIERS], p, q)
+            for i in range(whole, len(rows)):
+                for j in range(d):
+                    p[j] += M[i, k] * rows[i, j]
+                    q[j] += M[i, k + 1] * rows[i, j]
         if (start // _TILE) % _TILES == _TILES - 1 or stop == n:
             pull += part
             part[:] = 0
-
-
-@compiled
-def _margins(X, A, M):  # type: ignore[no-untyped-def]
-    n, whole = len(X), len(X) // _ROWS * _ROWS
-    for k in range(0, len(A), _CLASSIFIERS):
-        for i in range(0, whole, _ROWS):
-            _six_margins(X[i : i + _ROWS], A[k], A[k + 1], M[i : i + _ROWS, k : k + _CLASSIFIERS])
-        for i in range(whole, n):
-            M[i, k], M[i, k + 1] = _dot(X[i], A[k]), _dot(X[i], A[k + 1])
-
-
-@compiled
-def _pulls(X, W, P):  # type: ignore[no-untyped-def]
-    n, whole = len(X), len(X) // _ROWS * _ROWS
-    for k in range(0, len(P), _CLASSIFIERS):
-        for i in range(0, whole, _ROWS):
-            _six_pulls(X[i : i + _ROWS], W[i : i + _ROWS, k : k + _CLASSIFIERS], P[k], P[k + 1])
-        for i in range(whole, n):
-            for j in range(X.shape[1]):
-                P[k, j] += W[i, k] * X[i, j]
-                P[k + 1, j] += W[i, k + 1] * X[i, j]
 
 
 @compiled_sum

@@ -68,40 +68,31 @@ def _spread(v, spread, rows, columns, width):  # type: ignore[no-untyped-def]
             start = r * columns
             spread[start : start + columns] = v[start : start + columns].sum()
     else:
-        _along_columns(v, spread, rows, columns, width // 2)
-    _along_rows(spread, v, rows, columns, width)
-
-
-@compiled
-def _along_columns(v, out, rows, columns, reach):  # type: ignore[no-untyped-def]
-    # As if all codes were one line: long loops vectorise. Then the ends of every row once more.
-    K = len(v)
-    out[:] = v
-    for shift in range(1, reach + 1):
-        _add(out[: K - shift], v[shift:])
-        _add(out[shift:], v[: K - shift])
-    for r in range(rows):
-        start = r * columns
-        for near in range(2 * reach):
-            c = near if near < reach else columns - 1 - (near - reach)
-            total = v[start + c]
-            for shift in range(1, reach + 1):
-                # Without a division, which would take longer than all else here.
-                right = c + shift if c + shift < columns else c + shift - columns
-                left = c - shift if c >= shift else c - shift + columns
-                total += v[start + left] + v[start + right]
-            out[start + c] = total
-
-
-@compiled
-def _along_rows(v, out, rows, columns, width):  # type: ignore[no-untyped-def]
+        # As if all codes were one line: long loops vectorise. Then the ends of every row once more.
+        K, reach = len(v), width // 2
+        spread[:] = v
+        for shift in range(1, reach + 1):
+            _add(spread[: K - shift], v[shift:])
+            _add(spread[shift:], v[: K - shift])
+        for r in range(rows):
+            start = r * columns
+            for near in range(2 * reach):
+                c = near if near < reach else columns - 1 - (near - reach)
+                total = v[start + c]
+                for shift in range(1, reach + 1):
+                    # Without a division, which would take longer than all else here.
+                    right = c + shift if c + shift < columns else c + shift - columns
+                    left = c - shift if c >= shift else c - shift + columns
+                    total += v[start + left] + v[start + right]
+                spread[start + c] = total
+    # Along rows a shift is two copies of contiguous numbers.
     first, last = (0, rows - 1) if rows <= width else (-(width // 2), width // 2)
-    out[:] = 0
+    v[:] = 0
     for shift in range(first, last + 1):
         cut = (shift % rows) * columns
         kept = rows * columns - cut
-        _add(out[:kept], v[cut:])
-        _add(out[kept:], v[:cut])
+        _add(v[:kept], spread[cut:])
+        _add(v[kept:], spread[:cut])
 
 
 @compiled

@@ -203,8 +203,13 @@ def _screen_tiles(  # type: ignore[no-untyped-def]
 
 @inlined
 def _round_tile(X, shift, panels, rule, words, energy, margin):  # type: ignore[no-untyped-def]
-    """Round rows to bfloat16, and turn sixteen at a time so that a vector holds one word of each."""
+    """Round rows to bfloat16, and turn sixteen at a time so that a vector holds one word of each.
+
+    The margin is the bound where it is not part of the scores, and infinite where they may overflow.
+    """
     (n, d), width, last = X.shape, words.shape[1], panels.words.shape[1] - 1
+    longest, worst, most_bias = panels.longest, panels.worst, panels.most_bias
+    rounding = np.float32(_rounding(d))
     rounded = np.zeros((LANES, width), np.int32)
     length, error = np.empty(LANES, np.float32), np.empty(LANES, np.float32)
     for first in range(0, n, LANES):
@@ -213,33 +218,23 @@ def _round_tile(X, shift, panels, rule, words, energy, margin):  # type: ignore[
             energy[first + r], error[r] = round_row(
                 at(X, (first + r) * d), at(shift, 0), d, at(rounded, r * width)
             )
-        size_only = rule.ignores_sign
-        _reach(energy[first : first + some], panels, d, size_only, length, error, margin[first:])
-        if not size_only:
+        # The two factors of the bound, in a loop of its own, which vectorises.
+        for r in range(some):
+            off = _length(error[r], d)
+            length[r] = _length(energy[first + r], d) + off
+            error[r] = off + rounding * length[r]
+            # A little more than the bound, since it is rounded itself.
+            bound = np.float32(1.001) * (length[r] * worst + error[r] * longest)
+            fits = length[r] * (longest + worst) + most_bias < np.float32(1e37)  # no sum overflows
+            reach = bound if rule.ignores_sign else np.float32(0)
+            margin[first + r] = reach if fits else np.float32(np.inf)
+        if not rule.ignores_sign:
             for r in range(some):
                 rounded[r, last] = word_above(length[r], error[r])
         panel, lane = divmod(first, PANEL_ROWS)
         for word in range(0, width, LANES):
             place = (panel * width + word) * PANEL_ROWS + lane
             transpose_words(at(rounded, word), width, at(words, place))
-
-
-@inlined
-def _reach(energy, panels, n_features, size_only, length, error, margin):  # type: ignore[no-untyped-def]
-    """Turn the energies of rows and of their rounding errors into the two factors of the bound.
-
-    The margin is the bound where it is not part of the scores, and infinite where they may overflow.
-    """
-    longest, worst, most_bias = panels.longest, panels.worst, panels.most_bias
-    rounding = np.float32(_rounding(n_features))
-    for r in range(energy.shape[0]):
-        off = _length(error[r], n_features)
-        length[r] = _length(energy[r], n_features) + off
-        error[r] = off + rounding * length[r]
-        # A little more than the bound, since it is rounded itself.
-        bound = np.float32(1.001) * (length[r] * worst + error[r] * longest)
-        possible = length[r] * (longest + worst) + most_bias < np.float32(1e37)  # no sum overflows
-        margin[r] = (bound if size_only else np.float32(0)) if possible else np.float32(np.inf)
 
 
 @inlined

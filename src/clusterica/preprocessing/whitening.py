@@ -1,7 +1,12 @@
-"""Whitening: ``y = T (x - mean)`` so that the covariance of y is the identity."""
+"""Whitening: ``y = T (x - mean)`` so that the covariance of y is the identity.
+
+Other packages use :func:`moments_about_mean`, the one pass over the rows that it takes, and
+:func:`apply_map`, a linear map of all rows.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -19,18 +24,21 @@ from clusterica.arrays import (
     check_rows,
     fit_context,
     get_config,
+    map_reduce,
+    map_rows,
     namespace_of,
     to_host,
 )
 from clusterica.ops.linalg import combine, project
-from clusterica.ops.moments import Moments, merge
-from clusterica.ops.whiten import (
-    Whitening,
+from clusterica.ops.moments import (
+    Moments,
+    about_mean,
+    merge,
+    moments,
     spectrum,
     whiten_by_cholesky,
     whiten_by_spectrum,
 )
-from clusterica.preprocessing.passes import apply_map, moments_about_mean
 
 
 class Whitener(FloatOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -137,7 +145,7 @@ class Whitener(FloatOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMix
         rows = check_rows(self, X, reset=True, min_rows=2)
         self._check_settings(rows)
         total = moments_about_mean(rows)
-        self._moments = Moments(*(to_host(m) for m in total))
+        self._moments = Moments(*(to_host(m) for m in total))  # where partial_fit goes on
         self._learn(rows, total)
         return self
 
@@ -164,6 +172,7 @@ class Whitener(FloatOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMix
         if not first:
             if hasattr(self, "mean_"):
                 check_model_device(self, rows.home, self.mean_)
+            # Exact, and not an average over batches: the order of the rows does not matter.
             total = merge(Moments(*(rows.place.put(m) for m in self._moments)), total)
         # The factor exists once the covariance has full rank, which takes more rows than features.
         needs_rank = self.method == "cholesky" and float(str(self.eps).rstrip("%")) == 0
@@ -219,33 +228,26 @@ class Whitener(FloatOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMix
                 "budget with clusterica.config_context(memory=...)"
             )
         if self.n_components is not None and self.n_components > d:
-            raise ValueError(f"n_components={self.n_components} must be at most n_features={d}")
+            raise ValueError(
+                f"n_components={self.n_components} must be at most n_features={d}; lower it, or use None for "
+                "all components"
+            )
         if isinstance(self.eps, str):
-            percentage(self.eps)
+            percentage(self.eps)  # a wrong text is an error before the pass over the rows
 
     def _learn(self, rows: Rows, total: Moments) -> None:
         """Set the fitted attributes from moments about the mean (their `first` is the mean)."""
-        covariance = total.second / (total.n - 1)
+        covariance = total.second / (total.n - 1)  # without bias, as numpy.cov
         # Rows are rounded to their dtype, mean included: a feature that depends on others exactly still seems
         # to have this much variance of its own.
         xp = namespace_of(covariance)
         largest = float(xp.max(xp.linalg.diagonal(covariance) + total.first**2))
         noise = 4 * covariance.shape[0] ** 0.5 * float(np.finfo(rows.dtype).eps) ** 2 * largest
         s = spectrum(covariance, noise=noise)
+        # A percentage refers to the mean variance, which does not change if the features are rotated.
         mean_eigenvalue = float(xp.mean(s.values))
         eps = self.eps if not isinstance(self.eps, str) else percentage(self.eps) * mean_eigenvalue
-        matrices = self._whitening(covariance, s, float(eps))
-
-        self.whitening_ = rows.learned(matrices.whitening)
-        self.dewhitening_ = rows.learned(matrices.dewhitening)
-        self.eigenvalues_, self.mean_ = rows.learned(s.values), rows.learned(total.first)
-        self.covariance_ = rows.learned(covariance)
-        self.eps_, self.rank_ = float(eps), s.rank
-        self.n_components_ = self._n_features_out = matrices.whitening.shape[0]
-        self.n_samples_seen_ = int(total.n)
-
-    def _whitening(self, covariance: Array, s: Any, eps: float) -> Whitening:
-        d = covariance.shape[0]
+        d, eps = rows.n_features, float(eps)
         if self.method == "cholesky":
             if eps <= s.rounding and s.rank < d:
                 raise ValueError(
@@ -254,13 +256,35 @@ class Whitener(FloatOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMix
                     "raise eps, for instance to '1%', or use 'zca' or 'pca', which leave directions "
                     "without variance out"
                 )
-            return whiten_by_cholesky(covariance, eps=eps, n_components=self.n_components)
-        # zca rotates back to the features, and so has all of them, with or without variance. pca leaves
-        # directions without variance out, unless eps gives them some.
-        rotate_back = self.method == "zca"
-        all_of_them = d if rotate_back or eps > 0 else max(1, s.rank)
-        n = self.n_components or all_of_them
-        return whiten_by_spectrum(s, eps=eps, n_components=n, rotate_back=rotate_back)
+            matrices = whiten_by_cholesky(covariance, eps=eps, n_components=self.n_components)
+        else:
+            # zca rotates back to the features, and so has all of them, with or without variance. pca leaves
+            # directions without variance out, unless eps gives them some.
+            rotate_back = self.method == "zca"
+            n = self.n_components or (d if rotate_back or eps > 0 else max(1, s.rank))
+            matrices = whiten_by_spectrum(s, eps=eps, n_components=n, rotate_back=rotate_back)
+        self.whitening_ = rows.learned(matrices.whitening)
+        self.dewhitening_ = rows.learned(matrices.dewhitening)
+        self.eigenvalues_, self.mean_ = rows.learned(s.values), rows.learned(total.first)
+        self.covariance_ = rows.learned(covariance)
+        self.eps_, self.rank_ = eps, s.rank
+        self.n_components_ = self._n_features_out = matrices.whitening.shape[0]
+        self.n_samples_seen_ = int(total.n)
+
+
+def moments_about_mean(rows: Rows) -> Moments:
+    """Return n, the mean, and the sums of products about it, in float64."""
+    # Sums about a point near the mean keep their digits, and a few rows are enough to find one.
+    about = rows.glance(100).mean(axis=0, dtype=np.float64)
+    total = map_reduce(moments, rows, about)
+    return about_mean(total, rows.place.put(about))
+
+
+def apply_map(fn: Callable[..., Array], rows: Rows, matrix: Array, mean: Array) -> Array:
+    """Return ``fn(block, matrix, mean)`` of all rows, in the library and on the device of the data."""
+    # In the dtype of the rows: what was learned from float64 rows must not make float32 ones float64.
+    params = [np.asarray(to_host(a), dtype=rows.dtype) for a in (matrix, mean)]
+    return map_rows(fn, rows, *params)
 
 
 def percentage(text: str) -> float:

@@ -1,0 +1,295 @@
+"""Where a computation runs: the settings for it, and the library and the device of an array.
+
+The settings are the memory for blocks of rows, the number of threads, and a device to stream host arrays
+through. A :class:`Place` is host memory or a device, and brings arrays there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass, replace
+from numbers import Integral
+from types import ModuleType
+from typing import Any
+
+import array_api_compat
+import numpy as np
+import scipy.sparse as sp
+
+from clusterica.arrays._sklearn import count_threads
+
+# --- Settings ----------------------------------------------------------------------------------------
+
+# "MiB" is a power of 1024 and "MB" a power of 1000, as in Dask.
+_UNITS = {"": 1, "B": 1}
+_UNITS |= {f"{p}iB": 1024**i for i, p in enumerate("KMGT", 1)}
+_UNITS |= {f"{p}B": 1000**i for i, p in enumerate("KMGT", 1)}
+
+
+@dataclass(frozen=True)
+class Config:
+    """Settings in bytes and counts, as the walk over blocks reads them."""
+
+    memory: int = 512 * 1024**2
+    threads: int | None = None
+    device: str | None = None
+    memory_is_set: bool = False
+    """Whether the user chose the budget; a GPU gets a larger one otherwise."""
+
+    @property
+    def n_threads(self) -> int:
+        """Number of worker threads: the one asked for, or the cores this process may use."""
+        return self.threads or count_threads()
+
+
+_default = Config()
+_KEEP: Any = object()  # stands for a setting that is not given, since None is a value
+# A context variable, and not a global: each thread and each task of asyncio has its own.
+_active: ContextVar[Config | None] = ContextVar("clusterica_config", default=None)
+
+
+def active_config() -> Config:
+    """Return the settings in force here."""
+    return _active.get() or _default
+
+
+def get_config() -> dict[str, Any]:
+    """Return the settings in force, as a dictionary.
+
+    Returns
+    -------
+    dict
+        ``memory`` (bytes), ``threads`` and ``device``; see :func:`config_context`.
+    """
+    settings = asdict(active_config())
+    del settings["memory_is_set"]
+    return settings
+
+
+def set_config(
+    *, memory: str | int = _KEEP, threads: int | None = _KEEP, device: str | None = _KEEP
+) -> None:
+    """Change the settings of the whole process.
+
+    Parameters
+    ----------
+    memory, threads, device
+        As in :func:`config_context`; what is not given stays as it is.
+    """
+    global _default
+    _default = _changed(_default, memory=memory, threads=threads, device=device)
+
+
+@contextmanager
+def config_context(
+    *, memory: str | int = _KEEP, threads: int | None = _KEEP, device: str | None = _KEEP
+) -> Iterator[None]:
+    """Change settings inside a ``with`` block; what is not given stays as it is.
+
+    Parameters
+    ----------
+    memory : str or int
+        Budget of working memory for the blocks of rows in flight, such as ``"2GiB"`` or a number of
+        bytes. At first it is ``"512MiB"``, and a sixteenth of its memory for blocks on a CUDA device, if
+        that is more. The data itself, the results and the learned parameters come on top.
+    threads : int or None
+        Worker threads on the CPU; None, the setting at first, takes every core this process may use,
+        or as many as the environment variable OMP_NUM_THREADS says.
+    device : str or None
+        A torch device such as ``"cuda"`` through which arrays in host memory are streamed block by
+        block, so that they may be larger than its memory. None, the setting at first, computes where
+        the data lives. Data that is on a device already stays there in either case.
+
+    Examples
+    --------
+    >>> import clusterica
+    >>> with clusterica.config_context(memory="64MiB", threads=1):
+    ...     clusterica.get_config()["memory"]
+    67108864
+    """
+    # Reset by its token, so that nested contexts restore what was before them.
+    token = _active.set(_changed(active_config(), memory=memory, threads=threads, device=device))
+    try:
+        yield
+    finally:
+        _active.reset(token)
+
+
+def _changed(config: Config, **settings: Any) -> Config:
+    settings = {name: value for name, value in settings.items() if value is not _KEEP}
+    if "memory" in settings:
+        settings |= {"memory": parse_bytes(settings["memory"]), "memory_is_set": True}
+    threads = settings.get("threads")
+    if threads is not None and not (_is_integer(threads) and threads >= 1):
+        raise ValueError(f"threads={threads!r} must be a positive integer, or None for all cores")
+    return replace(config, **settings)
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def parse_bytes(amount: str | int) -> int:
+    """Turn ``"512MiB"``, ``"2 GB"`` or a number of bytes into bytes."""
+    if _is_integer(amount):
+        n_bytes = int(amount)
+    else:
+        match = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*([A-Za-z]*)\s*", str(amount))
+        if match is None or match[2] not in _UNITS:
+            raise ValueError(
+                f"memory={amount!r} is not an amount of memory; write '512MiB', '2GB' or bytes"
+            )
+        n_bytes = int(float(match[1]) * _UNITS[match[2]])
+    # In less, a block has a few rows only, and calls cost more than the work in them.
+    if n_bytes < 2**16:
+        raise ValueError(f"memory={amount!r} is too little to work in; give at least '64KiB'")
+    return n_bytes
+
+
+# --- Arrays ------------------------------------------------------------------------------------------
+
+Array = Any
+"""An array of any library: NumPy, SciPy CSR, PyTorch, CuPy, Dask."""
+
+
+def is_host_array(X: Any) -> bool:
+    """Return True for what the compiled CPU code takes: NumPy arrays and SciPy sparse ones."""
+    return isinstance(X, np.ndarray) or sp.issparse(X)
+
+
+def is_cpu_tensor(X: Any) -> bool:
+    """Return True for a torch tensor in host memory, which NumPy can see without a copy."""
+    return array_api_compat.is_torch_array(X) and X.device.type == "cpu"
+
+
+def namespace_of(*arrays: Array) -> ModuleType:
+    """Return the array-API namespace of the arrays; NumPy for SciPy sparse ones."""
+    dense = [a for a in arrays if not sp.issparse(a)]
+    # First, since it is by far the most common, and the general look-up takes microseconds for every op.
+    if all(isinstance(a, np.ndarray | np.generic) for a in dense):
+        return np
+    return array_api_compat.array_namespace(*dense)
+
+
+def device_of(X: Array) -> Any:
+    """Return the device of an array (``"cpu"`` for NumPy and SciPy)."""
+    return "cpu" if is_host_array(X) else array_api_compat.device(X)
+
+
+def to_host(X: Array) -> Any:
+    """Return an array in host memory as NumPy (sparse arrays as they are)."""
+    if is_host_array(X) or np.isscalar(X):
+        return X
+    if array_api_compat.is_torch_array(X):
+        tensor = X.detach().cpu()
+        # NumPy has no bfloat16; float32 holds every one of its values.
+        return (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy()
+    if array_api_compat.is_dask_array(X):
+        return X.compute()
+    if not array_api_compat.is_array_api_obj(X):
+        return np.asarray(X)
+    if array_api_compat.is_cupy_array(X):
+        return array_api_compat.to_device(X, "cpu")
+    home = array_api_compat.array_namespace(X).__array_namespace_info__().default_device()
+    return np.asarray(array_api_compat.to_device(X, home))
+
+
+def to_like(values: Array, reference: Array) -> Array:
+    """Return values in the namespace and on the device of the reference array."""
+    if is_host_array(reference):
+        return to_host(values)
+    # No copy of what is there already: parameters are put in place at every walk.
+    if type(values) is type(reference) and device_of(values) == device_of(reference):
+        return values
+    xp = namespace_of(reference)
+    values = np.asarray(to_host(values), order="C")
+    # torch shares memory with NumPy where it can, and must not with what is read-only.
+    values = values if values.flags.writeable else values.copy()
+    return xp.asarray(values, device=device_of(reference))
+
+
+def working_dtype(dtype: Any) -> np.dtype[Any]:
+    """Return the NumPy dtype to compute in: float32 where it holds every value of the input, else float64."""
+    name = dtype.name if isinstance(dtype, np.dtype) else str(dtype).rsplit(".", maxsplit=1)[-1]
+    # Its 24 bits hold all integers of 16 bits, but not those of 32.
+    exact_in_float32 = (
+        "float32",
+        "float16",
+        "bfloat16",
+        "bool",
+        "int8",
+        "uint8",
+        "int16",
+        "uint16",
+    )
+    return np.dtype(np.float32 if name in exact_in_float32 else np.float64)
+
+
+class Place:
+    """Where work is done or where results go: host memory, or the device of an array.
+
+    Parameters
+    ----------
+    like : array, default=None
+        An array of the library and on the device of the place; None stands for NumPy.
+    """
+
+    def __init__(self, like: Array | None = None) -> None:
+        self.like = np.empty(0) if like is None or is_host_array(like) else like
+
+    @classmethod
+    def of_work(cls, home: Place) -> Place:
+        """Return where data of this home is worked on: where it is, or the device of the configuration."""
+        device = active_config().device
+        if not home.on_host:
+            return home
+        return cls() if device is None else cls(on_torch_device(np.empty(0), device))
+
+    @property
+    def is_numpy(self) -> bool:
+        """Whether arrays here are NumPy or CSR, which worker threads and compiled code take."""
+        return is_host_array(self.like)
+
+    @property
+    def on_host(self) -> bool:
+        """Whether arrays here are in host memory: NumPy, CSR, or tensors of the CPU."""
+        return self.is_numpy or is_cpu_tensor(self.like)
+
+    @property
+    def name(self) -> str:
+        """``"cpu"`` for host memory, else the name of the device."""
+        return "cpu" if self.on_host else str(device_of(self.like))
+
+    @property
+    def memory(self) -> int:
+        """Bytes that the blocks in flight may take; a GPU with memory to spare gets more."""
+        config = active_config()
+        on_cuda = array_api_compat.is_torch_array(self.like) and self.like.device.type == "cuda"
+        if config.memory_is_set or not on_cuda:
+            return config.memory
+        import torch
+
+        # A sixteenth leaves room for the data itself and the results.
+        total: int = torch.cuda.get_device_properties(self.like.device).total_memory
+        return max(config.memory, total // 16)
+
+    def put(self, values: Array) -> Array:
+        """Bring an array here; one that is here already is returned as it is."""
+        return to_like(values, self.like)
+
+
+def on_torch_device(X: np.ndarray, device: str) -> Array:
+    """Return a tensor on a device, or say why there is none."""
+    try:
+        import torch
+    except ImportError as error:
+        raise ImportError(
+            f"device={device!r} needs PyTorch; install it with: pip install 'clusterica[torch]'"
+        ) from error
+    try:
+        return torch.asarray(X, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"device={device!r} can't be used: {error}") from error
