@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterica.linear import LinearSVC
-from clusterica.linear._search import Search, climb, held_out
+from clusterica.linear._held_out import Search, climb, held_out
 
 
 @given(

@@ -1,13 +1,26 @@
-"""The strength of the loss by held-out rows: ``argmax_C accuracy(C)`` on a grid of half decades."""
+"""What held-out rows decide: the strength of the loss, ``argmax_C accuracy(C)``, and probabilities.
+
+The strength is searched on a grid of half decades. Probabilities are ``softmax(decisions / T)``, with the
+temperature T of the smallest log loss on the held-out rows [1]_ [2]_.
+
+References
+----------
+.. [1] J. Platt, "Probabilistic outputs for support vector machines", 1999.
+.. [2] C. Guo, G. Pleiss, Y. Sun and K. Q. Weinberger, "On calibration of modern neural networks", 2017.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.optimize import minimize_scalar
+from scipy.special import log_softmax
 
+from clusterica.arrays import Array, namespace_of, to_host
 from clusterica.linear._problem import HostArray, Problem, Solution, Solver, Task
+from clusterica.ops.margin import winners
 from clusterica.optim import Progress
 
 
@@ -103,7 +116,8 @@ class HeldOutScores:
 
     ``solutions`` maps a step of the grid to its solutions, fold by fold. A fold is fitted with the same
     strength, the weight of the mean loss: in terms of ``LinearSVC.C``, C times all rows over the rows that
-    are fitted.
+    are fitted. ``decisions`` are those of the best step, each row's by a solution that was fitted without it,
+    shape (n_rows, n_targets); NaN for rows that no fold holds out.
     """
 
     def __init__(
@@ -120,6 +134,8 @@ class HeldOutScores:
         self._tol, self._max_iter = max(tol, solver.search_tol), max_iter
         self._progress = progress
         self.solutions: dict[int, list[Solution]] = {}
+        self.decisions: HostArray = np.empty((0, 0))
+        self._best_score = -np.inf
 
     def scores(self, strengths: dict[int, float]) -> list[float]:
         """Return the scores of these strengths, given with their steps."""
@@ -142,10 +158,137 @@ class HeldOutScores:
         for step in strengths:
             # The weighted share of held-out rows whose class is predicted, over all folds.
             right = counted = 0.0
+            unseen = np.full((len(self._weights), len(self._problem.targets)), np.nan, np.float32)
             # A search that was stopped has fewer solutions than folds.
             for out, solution in zip(self._folds, self.solutions[step], strict=False):
-                hits = self._solver.predicted(solution)[out] == self._problem.codes[out]
-                right += float(self._weights[out] @ hits)
+                found = self._solver.decisions(solution)[out]
+                right += float(self._weights[out] @ (winners(found) == self._problem.codes[out]))
                 counted += float(self._weights[out].sum())
+                unseen[out] = found
             scores.append(right / counted)
+            # As in `climb`, of equal scores the first one tried is the best.
+            if scores[-1] > self._best_score:
+                self._best_score, self.decisions = scores[-1], unseen
         return scores
+
+
+def every_fifth(codes: HostArray) -> HostArray:
+    """Return which rows to hold out: every fifth of each class, from its second on, as a mask of bool.
+
+    A class keeps its first row, so a classifier of the others knows every class.
+
+    Parameters
+    ----------
+    codes : ndarray of int, shape (n_samples,)
+        Class of each row, from 0 on.
+
+    Returns
+    -------
+    is_held : ndarray of bool, shape (n_samples,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from clusterica.linear import every_fifth
+    >>> np.flatnonzero(every_fifth(np.array([0, 1, 0, 1, 2, 0])))
+    array([2, 3])
+    """
+    is_held = np.zeros(len(codes), dtype=bool)
+    for code in np.unique(codes):
+        is_held[np.flatnonzero(codes == code)[1::5]] = True
+    return is_held
+
+
+def fit_temperature(decisions: Any, codes: Any, *, sample_weight: Any = None) -> float:
+    """Return the temperature T at which ``softmax(decisions / T)`` has the smallest log loss.
+
+    For two classes that is the sigmoid of the one decision, divided by T. The order of the classes stays that
+    of the decisions, so probabilities agree with predictions.
+
+    Parameters
+    ----------
+    decisions : array of shape (n_samples,) for two classes, or (n_samples, n_classes)
+        Decisions of a classifier on rows that it was not fitted on. Rows with NaN do not count.
+    codes : array of int, shape (n_samples,)
+        The class of each row: its place in ``classes_``.
+    sample_weight : array of shape (n_samples,), optional
+        Weight of each row.
+
+    Returns
+    -------
+    temperature : float
+        Positive; large where decisions say little about the class.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from clusterica.linear import fit_temperature, probabilities
+    >>> rng = np.random.default_rng(0)
+    >>> decisions = rng.normal(size=20_000)
+    >>> codes = (rng.random(20_000) < 1 / (1 + np.exp(-decisions / 0.5))).astype(int)
+    >>> round(fit_temperature(decisions, codes), 1)
+    0.5
+    >>> probabilities(np.array([0.0]), 0.5)
+    array([[0.5, 0.5]])
+    """
+    found, codes = (
+        _as_scores(np.asarray(to_host(decisions), np.float64)),
+        np.asarray(to_host(codes)),
+    )
+    weights = np.ones(len(codes)) if sample_weight is None else np.asarray(to_host(sample_weight))
+    seen = np.isfinite(found).all(axis=1) & (weights > 0)
+    n, n_classes = int(seen.sum()), found.shape[1]
+    if not n:
+        raise ValueError(
+            "no row was held out to calibrate probabilities by; give two rows of a class at least"
+        )
+    if codes.max() >= n_classes:
+        raise ValueError(
+            f"decisions have {n_classes} columns and there are {codes.max() + 1} classes; give one decision "
+            "for each class (for two classes, one in all)"
+        )
+    found, weights = found[seen], weights[seen] / weights[seen].sum()
+    # Where all rows are right, the log loss falls as long as T does. Targets a little below 1 prevent that,
+    # as in [1]: as if every class had been seen once more where the decisions say nothing.
+    targets = np.full((n, n_classes), 1 / (n + n_classes))
+    targets[np.arange(n), codes[seen]] += n / (n + n_classes)
+    scale = float(found.std()) or 1.0
+
+    def loss(log_t: float) -> float:
+        logs = log_softmax(found / (scale * np.exp(log_t)), axis=1)
+        return -float(weights @ (targets * logs).sum(axis=1))
+
+    # The loss is convex in 1 / T, so that it has one minimum in log T as well. Beyond a factor of 1000,
+    # probabilities are all equal, or 0 and 1.
+    return scale * float(np.exp(minimize_scalar(loss, bounds=(-7, 7), method="bounded").x))
+
+
+def probabilities(decisions: Array, temperature: float) -> Array:
+    """Return ``softmax(decisions / temperature)``, the probabilities of the classes.
+
+    Parameters
+    ----------
+    decisions : array of shape (n_samples,) for two classes, or (n_samples, n_classes)
+        NumPy array or tensor.
+    temperature : float
+        As :func:`fit_temperature` returns it.
+
+    Returns
+    -------
+    probabilities : array of shape (n_samples, n_classes)
+        In the library and on the device of ``decisions``.
+    """
+    scores = _as_scores(decisions) / temperature
+    xp = namespace_of(scores)
+    # Without the largest, so that no exponential overflows.
+    scores = xp.exp(scores - xp.max(scores, axis=1, keepdims=True))
+    return scores / xp.sum(scores, axis=1, keepdims=True)
+
+
+def _as_scores(decisions: Array) -> Array:
+    """Return decisions with a column for each class; a single decision is that of the second class."""
+    if decisions.ndim == 2 and decisions.shape[1] > 1:
+        return decisions
+    xp = namespace_of(decisions)
+    one = xp.reshape(decisions, (-1, 1))
+    return xp.concat([xp.zeros_like(one), one], axis=1)
