@@ -123,7 +123,7 @@ class LBFGSSolver(Solver):
         standard, rows = self._problem.standard, self._problem.rows
         A, c = affine(standard, *self.classifiers(solution), rows.dtype)
         self.n_passes += 1
-        return to_host(map_rows(decisions, rows, A, c, standard.about))
+        return np.asarray(to_host(map_rows(decisions, rows, A, c, standard.about)))
 
 
 class PrincipalSolver(Solver):
@@ -189,7 +189,7 @@ class PrincipalSolver(Solver):
     def decisions(self, solution: Solution) -> HostArray:
         """Return ``z Wᵀ + b`` of every row, shape (n_rows, n_targets), on the host."""
         v, b = solution.state[:, :-1], solution.state[:, -1]
-        return to_host(self._P @ v.T + b)
+        return np.asarray(to_host(self._P @ v.T + b))
 
     def _solve_together(
         self, tasks: list[Task], starts: list[Solution | None], progress: Progress | None

@@ -113,7 +113,7 @@ class NewtonSolver(Solver):
 
     def decisions(self, solution: Solution) -> HostArray:
         """Return ``z Wᵀ + b`` of every row, shape (n_rows, n_targets), on the host."""
-        return solution.state.margins
+        return np.asarray(solution.state.margins)
 
     def _step(self, old: State, task: Task) -> Step:
         """Solve for the rows whose residual is positive, and go there as far as the objective falls."""

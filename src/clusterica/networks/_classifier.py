@@ -168,7 +168,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
                 "networks must be one FeatureNetwork or more, such as [FeatureNetwork([Layer()])]"
             )
         for name, values in (self.tune or {}).items():
-            if name not in TUNABLE or not isinstance(values, list | tuple) or not values:
+            if name not in TUNABLE or not len(values):
                 raise ValueError(
                     f"tune has {name!r}: {values!r}; it must have a list of values for some of "
                     f"{', '.join(TUNABLE)}"

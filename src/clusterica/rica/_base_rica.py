@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import replace
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple
 
@@ -19,15 +19,16 @@ from clusterica.arrays import (
     StrOptions,
     as_generator,
     check_fitted_rows,
-    check_rows,
+    map_reduce,
     to_host,
 )
 from clusterica.cluster import GainShapeKMeans
 from clusterica.contrasts import PENALTIES
+from clusterica.ops.discrimination import Discrimination
 from clusterica.ops.linalg import combine, project, unit_rows
 from clusterica.ops.moments import Moments
 from clusterica.ops.penalty import PenaltyFunction
-from clusterica.ops.rica import null_directions
+from clusterica.ops.rica import ClassMoments, class_moments, null_directions
 from clusterica.optim import fit_progress
 from clusterica.preprocessing.passes import apply_map, moments_about_mean
 from clusterica.rica._labels import BasisLabels
@@ -52,7 +53,6 @@ class BaseRICA(
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
     BaseEstimator,
-    ABC,
 ):
     """What reconstruction ICA with and without labels share."""
 
@@ -75,22 +75,17 @@ class BaseRICA(
     tol: float
     random_state: Any
 
-    @abstractmethod
-    def _penalty(self, n_components: int) -> PenaltyFunction:
-        """Return the penalty of codes."""
-
-    @abstractmethod
-    def _check_size(self, rows: Rows, y: Any) -> tuple[int, BasisLabels | None]:
-        """Return the number of components, and the labels of the rows if they are needed."""
-
-    def _supervision(self, rows: Rows, labels: BasisLabels, mean: Array) -> Supervision:
-        """Return the part of the objective with labels."""
-        raise NotImplementedError
-
-    def _fit(self, X: Any, y: Any) -> BatchState:
-        rows = check_rows(self, X, reset=True, min_rows=2)
-        K, labels = self._check_size(rows, y)
-        penalty = self._penalty(K)
+    def _fit(
+        self,
+        X: Any,
+        y: Any,
+        rows: Rows,
+        K: int,
+        penalty: PenaltyFunction,
+        labels: BasisLabels | None = None,
+        discrimination: tuple[Discrimination, float] | None = None,
+    ) -> BatchState:
+        """Learn K components; with labels, given the discrimination term and its weight."""
         total = host_moments(rows)
         W = self._start(rows, K, total.first, labels)
         progress = fit_progress(self, self.max_iter, X=X, y=y)
@@ -102,9 +97,11 @@ class BaseRICA(
                 f"row {outside[0]} of init, and {outside.size - 1} others, lie where the data does not vary, "
                 "such as along a constant feature; give other directions, or set unit_norm=True"
             )
-        if labels is not None:
-            supervision = self._supervision(rows, labels, problem.mean)
-            problem = replace(problem, supervision=supervision)
+        if labels is not None and discrimination is not None:
+            # Codes are linear in the rows, so that second moments of every class are all that the term needs.
+            fn = partial(class_moments, n_classes=len(labels.classes))
+            sums = ClassMoments(*map_reduce(fn, rows, problem.mean, aligned=(labels.codes,)))
+            problem = replace(problem, supervision=Supervision(*discrimination, sums.second))
         found = minimize(
             problem,
             W,

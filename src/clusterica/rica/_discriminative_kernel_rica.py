@@ -5,13 +5,11 @@ from __future__ import annotations
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
-from clusterica.arrays import Interval, Rows, StrOptions, fit_context
+from clusterica.arrays import Interval, StrOptions, check_rows, fit_context
 from clusterica.kernels import Kernel
-from clusterica.ops.kernel_rica import Model
 from clusterica.rica._base_kernel_rica import BaseKernelRICA
 from clusterica.rica._labels import (
     CONSTRAINTS,
-    BasisLabels,
     check_basis_labels,
     make_discrimination,
 )
@@ -184,25 +182,13 @@ class DiscriminativeKernelRICA(BaseKernelRICA):
         -------
         self
         """
-        self._fit(X, y)
-        return self
-
-    def _check_size(self, rows: Rows, y: Any) -> tuple[int, BasisLabels]:
+        rows = check_rows(self, X, reset=True, min_rows=2)
         labels = check_basis_labels(self, y, rows, self.n_components_per_class)
         self.classes_, self.component_classes_ = labels.classes, labels.component_classes
-        return labels.n_components, labels
-
-    def _supervised(self, model: Model, labels: BasisLabels) -> Model:
         term = make_discrimination(labels, eta=self.eta, constraint=self.constraint)
         self.eta_ = term.eta
-        return model._replace(discrimination=term, strength=float(self.discrimination))
-
-    def _remedy(self, *, too_narrow: bool) -> str:
-        remedy = super()._remedy(too_narrow=too_narrow)
-        if too_narrow or not self.discrimination:
-            return remedy
-        lower = f"lower discrimination (it is {self.discrimination:g})"
-        return f"{lower}, which drives them away from rows; {remedy}"
+        self._fit(X, y, rows, labels.n_components, labels, (term, float(self.discrimination)))
+        return self
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

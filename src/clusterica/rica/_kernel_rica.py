@@ -5,7 +5,7 @@ from __future__ import annotations
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
-from clusterica.arrays import Interval, Rows, fit_context
+from clusterica.arrays import Interval, check_rows, fit_context
 from clusterica.kernels import Kernel
 from clusterica.rica._base_kernel_rica import BaseKernelRICA
 
@@ -174,14 +174,12 @@ class KernelRICA(BaseKernelRICA):
         -------
         self
         """
-        self._fit(X, y)
-        return self
-
-    def _check_size(self, rows: Rows, y: Any) -> tuple[int, None]:
+        rows = check_rows(self, X, reset=True, min_rows=2)
         K = self.n_components or rows.n_features
         if rows.n_rows < K:
             raise ValueError(
                 f"n_components={K} must be at most the number of rows, n_samples={rows.n_rows}; lower it, "
                 "or give more rows"
             )
-        return K, None
+        self._fit(X, y, rows, K)
+        return self

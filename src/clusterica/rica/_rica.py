@@ -9,14 +9,13 @@ import numpy as np
 
 from clusterica.arrays import (
     Interval,
-    Rows,
     check_model_device,
     check_rows,
     fit_context,
     to_host,
 )
 from clusterica.contrasts import make_penalty
-from clusterica.ops.moments import Moments, merge
+from clusterica.ops.moments import merge
 from clusterica.ops.penalty import PenaltyFunction
 from clusterica.ops.rica import null_directions
 from clusterica.optim import adam, no_averages
@@ -169,7 +168,9 @@ class RICA(BaseRICA):
         -------
         self
         """
-        seen = self._fit(X, y)
+        rows = check_rows(self, X, reset=True, min_rows=2)
+        K = self.n_components or rows.n_features
+        seen = self._fit(X, y, rows, K, self._penalty(K))
         self.__dict__.pop("_averages", None)  # the next partial_fit begins with its own gradients
         self._seen = seen
         return self
@@ -196,13 +197,22 @@ class RICA(BaseRICA):
         rows = check_rows(self, X, reset=first, min_rows=2)
         if not first:
             check_model_device(self, rows.home, self.components_)
-        K = self._check_size(rows, y)[0] if first else self.components_.shape[0]
+        K = (self.n_components or rows.n_features) if first else self.components_.shape[0]
         penalty = self._penalty(K)
         batch = host_moments(rows)
         W = self._start(rows, K, batch.first) if first else to_host(self.components_)
         W = W.astype(np.float64)
         averages = getattr(self, "_averages", None) or no_averages(W)
-        seen = self._joined(batch, rows.dtype)
+        if first:
+            seen = BatchState(batch, null_directions(batch, rows.dtype), 1)
+        else:
+            moments, n_steps = merge(self._seen.moments, batch), self._seen.n_steps + 1
+            # Eigenvectors cost more than a small batch does, and change seldom: only after 1, 2, 4, 8, ...
+            # steps since the fit.
+            since = n_steps % STEPS_OF_FIT
+            is_due = not since & (since - 1)
+            null = null_directions(moments, rows.dtype) if is_due else self._seen.null
+            seen = BatchState(moments, null, n_steps)
         # Of all rows seen: their covariance is known better than that of the batch.
         problem = self._problem(rows, seen.moments, penalty, seen.null)
         position = problem.start(W)
@@ -221,21 +231,8 @@ class RICA(BaseRICA):
             self.__dict__.pop(stale, None)
         return self
 
-    def _joined(self, batch: Moments, dtype: np.dtype) -> BatchState:
-        """Return what was seen, with a batch."""
-        seen = getattr(self, "_seen", None)
-        if seen is None:
-            return BatchState(batch, null_directions(batch, dtype), 1)
-        moments, n = merge(seen.moments, batch), seen.n_steps + 1
-        # Eigenvectors cost more than a small batch does, and change seldom: at powers of two, from a fit on.
-        since = n % STEPS_OF_FIT
-        null = seen.null if since & (since - 1) else null_directions(moments, dtype)
-        return BatchState(moments, null, n)
-
-    def _check_size(self, rows: Rows, y: Any) -> tuple[int, None]:
-        return self.n_components or rows.n_features, None
-
     def _penalty(self, n_components: int) -> PenaltyFunction:
+        """Return g of so many codes, with the signs of the components."""
         signs = None
         if self.signs is not None:
             signs = np.asarray(to_host(self.signs))
