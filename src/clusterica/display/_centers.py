@@ -114,6 +114,7 @@ class CentersDisplay:
         if max_points < 1:
             raise ValueError(f"max_points is {max_points!r}; it must be at least 1.")
         if length is not None:
+            # Directions: their own lengths mean nothing next to the rows.
             tips = length * tips / np.linalg.norm(tips, axis=1, keepdims=True)
         origin = np.asarray(self.origin, dtype=np.float64)
         # Every so many rows, not the first ones: rows may be sorted.

@@ -64,6 +64,7 @@ def tile_images(
     if n_columns is not None and n_columns < 1:
         raise ValueError(f"n_columns is {n_columns!r}; it must be at least 1, or None.")
     shape = image_shape(rows.shape[1], shape=shape)
+    # The last line of tiles may be short.
     across = math.ceil(math.sqrt(len(rows))) if n_columns is None else n_columns
     size = np.abs(rows)
     peak = size.max(axis=1, keepdims=True) if scale == "each" else size.max(keepdims=True)
@@ -76,6 +77,7 @@ def lay_out(
     values: np.ndarray, *, shape: tuple[int, ...], n_columns: int, pad: int, background: float = 1.0
 ) -> np.ndarray:
     """Return one image of rows of values from 0 to 1; each row becomes a tile of this shape."""
+    # Grey tiles have one channel here, which is dropped at the end.
     tiles = values.reshape(len(values), shape[0], shape[1], -1)
     down, across = math.ceil(len(tiles) / n_columns), n_columns
     height, width, channels = tiles.shape[1:]

@@ -19,7 +19,6 @@ from clusterica.arrays import (
     Array,
     FloatOutputMixin,
     Interval,
-    Rows,
     StrOptions,
     as_generator,
     check_fitted_rows,
@@ -237,8 +236,11 @@ class KurtosisPursuit(
                 "the data varies (a constant column has none, one that depends on others adds none); use "
                 "at most so many, and data that is not constant"
             )
-        kurtosis = _feature_kurtosis(rows, self.whitener_)
-        warn_of_few_rows(kurtosis, rows.n_rows, "feature")
+        # The excess kurtosis of every feature, -3 for a constant one.
+        variances = np.diag(to_host(self.whitener_.covariance_))
+        scale = np.sqrt(np.where(variances > 0, variances, np.inf)).astype(rows.dtype)
+        (fourths,) = map_reduce(column_fourths, rows, self.whitener_.mean_, scale)
+        warn_of_few_rows(to_host(fourths) / rows.n_rows - 3, rows.n_rows, "feature")
         progress = fit_progress(self, self.n_components, X=X, y=y)
         found: list[FoundDirection] = []
         for _ in range(self.n_components):
@@ -350,12 +352,3 @@ def _learned(white: PursuitSpace, directions: list[np.ndarray]) -> dict[str, Any
         "mean_": rows.learned(white.mean),
         "_n_features_out": len(F),
     }
-
-
-def _feature_kurtosis(rows: Rows, whitener: Whitener) -> np.ndarray:
-    """Return the excess kurtosis of every feature, -3 for a constant one."""
-    variances = np.diag(to_host(whitener.covariance_))
-    scale = np.sqrt(np.where(variances > 0, variances, np.inf)).astype(rows.dtype)
-    (fourths,) = map_reduce(column_fourths, rows, whitener.mean_, scale)
-    kurtosis: np.ndarray = to_host(fourths) / rows.n_rows - 3
-    return kurtosis

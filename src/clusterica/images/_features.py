@@ -32,7 +32,10 @@ from clusterica.encoders import make_encoder
 from clusterica.images._bank import (
     OWN_CODES,
     Bank,
+    Box,
     LearnerEncoder,
+    Sample,
+    draw,
     in_pixels,
     learn_bank,
     make_learner,
@@ -46,7 +49,6 @@ from clusterica.images._convolve import (
     encode_images,
     make_coder,
 )
-from clusterica.images._sampling import Box, Sample, draw
 from clusterica.images._source import (
     Images,
     Part,
@@ -245,6 +247,7 @@ class ImageFeatures(
         self.encoder_ = encoder
         self.patch_shape_ = (self.patch_size, self.patch_size, images.n_channels)
         self.n_channels_in_ = images.n_channels
+        # So that transform can warn of images in another range, which would go unnoticed otherwise.
         self.largest_pixel_ = images.largest_pixel()
         self.n_codes_ = [bank.n_codes for bank in banks]
         self.n_features_out_ = sum(self.n_codes_) * shape.n_cells

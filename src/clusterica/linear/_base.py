@@ -33,6 +33,7 @@ from clusterica.arrays import (
 from clusterica.linear._held_out import (
     HeldOutScores,
     Search,
+    check_fold,
     climb,
     fit_temperature,
     held_out,
@@ -105,8 +106,8 @@ class LinearClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         """Return the strength at a step of the grid of the search, or between steps."""
 
     @abstractmethod
-    def _set_strength(self, chosen: float, search: Search | None, total: float) -> None:
-        """Set the fitted attributes that show the strength and the search."""
+    def _set_strength(self, chosen: float, path: HostArray | None, total: float) -> None:
+        """Set the fitted attributes of the strength, and of those that were tried, in rising order."""
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -151,7 +152,10 @@ class LinearClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         task = Task(chosen.strength, weights / weights.sum(), self.tol, self.max_iter)
         solution = solver.solve_all([task], [chosen.start], progress)[0]
         self._set_fitted(problem, solver, solution, task)
-        self._set_strength(chosen.strength, chosen.search, total)
+        search = chosen.search
+        path = None if search is None else np.array([self._grid(s, total) for s in search.steps])
+        self.validation_scores_ = None if search is None else search.scores
+        self._set_strength(chosen.strength, path, total)
         self.validation_decisions_ = self.temperature_ = None
         if chosen.decisions is not None:
             one = chosen.decisions.shape[1] == 1
@@ -303,7 +307,7 @@ class LinearClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
             rng = as_generator(self.random_state)
             folds = held_out(problem.codes, weights, float(self.validation), rng)
         else:
-            folds = [self._given_fold(problem, weights)]
+            folds = [check_fold(self.validation, problem.codes, weights)]
         if not folds:
             raise ValueError(
                 "no class has two rows, so that none can be held out to choose the strength by; give "
@@ -321,22 +325,6 @@ class LinearClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         )
         start = trial.solutions[search.best][-1]
         return _Chosen(self._grid(search.top, total), start, search, trial.decisions)
-
-    def _given_fold(self, problem: Problem, weights: HostArray) -> HostArray:
-        mask = np.asarray(to_host(self.validation))
-        if mask.shape != problem.codes.shape or mask.dtype != np.bool_:
-            raise ValueError(
-                f"validation is an array of {mask.dtype} of shape {mask.shape}; it must be a share of the "
-                f"rows, or an array of bool that says which of the {len(problem.codes)} rows to hold out"
-            )
-        counted = weights > 0
-        n_classes = len(np.unique(problem.codes[counted & ~mask]))
-        if not (counted & mask).any() or n_classes < 2:
-            raise ValueError(
-                f"validation holds out {np.count_nonzero(mask)} of {len(mask)} rows and leaves {n_classes} "
-                "classes to fit; it must hold out some rows, and leave rows of two classes at least"
-            )
-        return mask
 
     def _set_fitted(self, problem: Problem, solver: Solver, solution: Solution, task: Task) -> None:
         """Set the fitted attributes, and warn where the minimum was not reached."""

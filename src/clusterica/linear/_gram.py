@@ -64,7 +64,14 @@ class Problem:
     def solve(self) -> Outcome:
         """Return the solution on all rows, with the best alpha and gamma on rows that are left out."""
         alphas = ALPHAS if self.alpha == "auto" else (None,)
-        gammas = self._gammas()
+        gammas: tuple[float | None, ...] = (None,)
+        if self.kernel == "rbf" and self.gamma == "auto":
+            D = self._distances()
+            # Up to a million pairs are enough for a median.
+            some = to_host(D[:: max(1, len(D) // 1000), :: max(1, D.shape[1] // 1000)])
+            gammas = tuple(g / (float(np.median(some)) or 1.0) for g in GAMMAS)
+        elif self.kernel == "rbf":
+            gammas = (float(self.gamma),)
         found: dict[int, tuple[Outcome, int]] = {}
 
         def at_gamma(i: int) -> Outcome:
@@ -88,16 +95,6 @@ class Problem:
         # The search solved on four fifths of the rows.
         rows = np.arange(len(self.Y))
         return best._replace(A=self._spanned(self._matrix(best.gamma), rows, best.alpha))
-
-    def _gammas(self) -> tuple[float | None, ...]:
-        if self.kernel == "linear":
-            return (None,)
-        if self.gamma != "auto":
-            return (float(self.gamma),)
-        D = self._distances()
-        some = to_host(D[:: max(1, len(D) // 1000), :: max(1, D.shape[1] // 1000)])
-        median = float(np.median(some)) or 1.0
-        return tuple(g / median for g in GAMMAS)
 
     def _distances(self) -> Array:
         squares = self.gram.squares
@@ -135,7 +132,15 @@ class Problem:
                 decisions[is_held] = to_host(take(G, np.flatnonzero(is_held)) @ A)
         if A is None:
             return Outcome((-1.0, -np.inf), strength, gamma, None)
-        return Outcome(self._score(decisions), strength, gamma, A, decisions)
+        seen = ~np.isnan(decisions[:, 0])
+        if not seen.any():
+            raise ValueError(
+                "no class has two rows, so that none can be held out; give more rows, or n_landmarks=None"
+            )
+        right = winners(decisions[seen] + self.intercept) == self.codes[seen]
+        # The squared error decides between equal accuracies.
+        score = float(np.mean(right)), -float(((decisions[seen] - self.Y[seen]) ** 2).mean())
+        return Outcome(score, strength, gamma, A, decisions)
 
     def _spanned(self, C: Array, rows: np.ndarray, strength: float) -> Array | None:
         """Solve ``min |Y - C A|² + strength tr(Aᵀ W A)`` with C = k(rows, landmarks), W that of landmarks."""
@@ -145,17 +150,6 @@ class Problem:
         # A little more on the diagonal: rounding leaves the sum indefinite where landmarks are alike.
         inverse = inverse_of(normal, 1e-10 * mean_diagonal(normal))
         return None if inverse is None else inverse @ (some.T @ Place(C).put(self.Y[rows]))
-
-    def _score(self, decisions: np.ndarray) -> tuple[float, float]:
-        """Return the accuracy, and minus the squared error, which decides between equal accuracies."""
-        seen = ~np.isnan(decisions[:, 0])
-        if not seen.any():
-            raise ValueError(
-                "no class has two rows, so that none can be held out; give more rows, or n_landmarks=None"
-            )
-        found, Y = decisions[seen], self.Y[seen]
-        right = winners(found + self.intercept) == self.codes[seen]
-        return float(np.mean(right)), -float(((found - Y) ** 2).mean())
 
 
 def take(X: Array, rows: np.ndarray) -> Array:

@@ -70,6 +70,24 @@ def held_out(
     return [fold for fold in folds if fold.any()]
 
 
+def check_fold(validation: Any, codes: HostArray, weights: HostArray) -> HostArray:
+    """Return a given mask of rows to hold out; some must be, and rows of two classes left to fit."""
+    mask = np.asarray(to_host(validation))
+    if mask.shape != codes.shape or mask.dtype != np.bool_:
+        raise ValueError(
+            f"validation is an array of {mask.dtype} of shape {mask.shape}; it must be a share of the "
+            f"rows, or an array of bool that says which of the {len(codes)} rows to hold out"
+        )
+    counted = weights > 0
+    n_classes = len(np.unique(codes[counted & ~mask]))
+    if not (counted & mask).any() or n_classes < 2:
+        raise ValueError(
+            f"validation holds out {np.count_nonzero(mask)} of {len(mask)} rows and leaves {n_classes} "
+            "classes to fit; it must hold out some rows, and leave rows of two classes at least"
+        )
+    return mask
+
+
 def climb(
     score: Callable[[list[int]], list[float]], *, n_rows: float, first: int = 0, at_once: int = 1
 ) -> Search:

@@ -92,6 +92,7 @@ def matched_distance(C: np.ndarray, B: np.ndarray, *, signed: bool) -> float:
     cosines = B @ C.T
     # |b - c|² = 2 - 2 <b, c> for unit vectors, and 2 - 2 |<b, c>| up to sign.
     rows, columns = linear_sum_assignment(cosines if signed else np.abs(cosines), maximize=True)
+    # The best one-to-one matching, not the nearest centroid of each: two vectors must not share one.
     found = C[columns]
     if not signed:
         found = found * np.where(cosines[rows, columns] < 0, -1.0, 1.0)[:, np.newaxis]
@@ -148,6 +149,7 @@ def amari_distance(W: Any, A: Any) -> float:
             f"W has shape {W.shape} and A has shape {A.shape}; W must have a row, and A a column, "
             "for each source, and both the same number of features."
         )
+    # Scale and sign of a source are free: only the sizes of the entries count.
     P = np.abs(W @ A)
     if not (P.any(axis=0).all() and P.any(axis=1).all()):
         raise ValueError(

@@ -14,7 +14,6 @@ from clusterica.arrays import (
     Array,
     Interval,
     Labels,
-    Place,
     as_generator,
     check_labels,
     fit_context,
@@ -28,6 +27,7 @@ from clusterica.linear import (
     fit_temperature,
     probabilities,
 )
+from clusterica.networks._layer import take
 from clusterica.networks._network import FeatureNetwork
 from clusterica.ops.margin import winners
 
@@ -203,19 +203,19 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         self.classes_, codes = check_two_classes(self, y, len(X))
         # Another stream than that of the networks' seeds.
         rng = as_generator(self.random_state).spawn(1)[0]
-        is_trial = np.zeros(len(codes), dtype=bool)
-        is_trial[rng.permutation(len(codes))[: self.n_tune]] = True
+        trial = np.sort(rng.permutation(len(codes))[: self.n_tune])
         # Codes anew: few images may lack a class.
-        trial_codes = np.unique(codes[is_trial], return_inverse=True)[1]
+        trial_codes = np.unique(codes[trial], return_inverse=True)[1]
         self.tuned_: dict[str, Any] = {}
         self.tuning_: dict[str, list[float]] = {}
         for name, values in (self.tune or {}).items():
             scores = []
             for value in values:
                 self._set(name, value)
-                self._train(_rows(X, is_trial), trial_codes)
+                self._train(take(X, trial), trial_codes)
                 scores.append(accuracy(self.validation_decisions_, trial_codes))
             self.tuning_[name] = scores
+            # Of equal accuracies the first value wins.
             self.tuned_[name] = values[int(np.argmax(scores))]
             self._set(name, self.tuned_[name])
         self._train(X, self.classes_[codes])
@@ -280,10 +280,12 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
             LinearSVC(random_state=0) if self.classifier is None else clone(self.classifier)
         )
         if isinstance(classifier, KernelRidgeClassifier):
+            # It asks for the features itself, one network at a time, and keeps images rather than features.
             classifier.set_params(features=FeatureBlocks(self.networks_))
         self.classifier_ = classifier
         F = self._input(X)
         classifier.fit(F, y)
+        # A classifier that chose its strength on held-out rows has these decisions already: no second fit.
         known = getattr(classifier, "validation_decisions_", None)
         if known is None:
             is_held = every_fifth(np.unique(y, return_inverse=True)[1])
@@ -292,8 +294,9 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
                     "no class has two images, so that none can be left out to calibrate probabilities; give "
                     "more images"
                 )
-            trial = clone(classifier).fit(_rows(F, ~is_held), y[~is_held])
-            held = to_host(trial.decision_function(_rows(F, is_held)))
+            seen, held_out = np.flatnonzero(~is_held), np.flatnonzero(is_held)
+            trial = clone(classifier).fit(take(F, seen), y[seen])
+            held = to_host(trial.decision_function(take(F, held_out)))
             n_classes = len(trial.classes_)
             if held.shape[1:] != ((n_classes,) if n_classes > 2 else ()):
                 raise ValueError(
@@ -350,10 +353,3 @@ def check_same_size(unlabeled: Any, X: Any) -> None:
 def as_array(X: Any) -> Any:
     """Return images as an array: a list becomes one."""
     return X if hasattr(X, "shape") else np.asarray(X)
-
-
-def _rows(X: Any, chosen: np.ndarray) -> Any:
-    """Return the rows of a mask."""
-    if isinstance(X, np.ndarray):
-        return X[chosen]
-    return namespace_of(X).take(X, Place(X).put(np.flatnonzero(chosen)), axis=0)

@@ -122,6 +122,7 @@ class Committee(ClassifierMixin, BaseEstimator):
         rng = as_generator(self.random_state)
         self.members_ = [clone(member) for member in self.members]
         for member in self.members_:
+            # Members with the same seed would make the same errors, and add nothing to each other.
             if member.random_state is None:
                 member.set_params(random_state=int(rng.integers(2**31)))
             member.learn(X)
@@ -150,6 +151,8 @@ class Committee(ClassifierMixin, BaseEstimator):
                 "there is no training image that every member has left out; give the members the same "
                 "validation"
             )
+        # Decisions of a margin and of least squares have different sizes: without scales the larger ones
+        # would outvote the others whatever their weight.
         self.scales_ = np.array([float(d[seen].std()) or 1.0 for d in unseen])
         scaled = [d[seen] / s for d, s in zip(unseen, self.scales_, strict=True)]
         codes = codes[seen]

@@ -81,12 +81,15 @@ class BaseKernelRICA(
         n_parts = 1 if labels is None else len(labels.classes)
         progress = fit_progress(self, n_parts + 1, X=X, y=y)
         chosen, parts = _sample(rows, K, labels, rng)
+        # The start, the width of the kernel and its reach all look at the rows as the kernel sees them.
         sample = scale_rows(rows.take(chosen), normalize=self.normalize)
         self.kernel_ = make_kernel(self.kernel, gamma=self.gamma, rows=sample, rng=rng)
+        # Only the Gaussian kernel has a width to advise on.
         self.gamma_ = self.kernel_.gamma if isinstance(self.kernel_, Gaussian) else None
         model = Model(self.kernel_, penalty, float(self.sparsity), normalize=self.normalize)
         if discrimination is not None:
             model = model._replace(discrimination=discrimination[0], strength=discrimination[1])
+        # The basis is ordered by class: the discrimination term counts on it.
         start = np.concatenate(
             [
                 kmeans_start(rows, sample[part], K // n_parts, rng=rng, progress=progress)
@@ -194,6 +197,8 @@ def _sample(
     picked = []
     for own in labels.rows_by_class():
         size = min(len(own), -(-most // len(labels.classes)))
+        # Equal numbers of rows of every class: a rare class has as many basis vectors as the others.
         picked.append(rng.choice(own, size=size, replace=False))
+    # Rows are read in order, once; the classes are found again by their places in that order.
     chosen = np.sort(np.concatenate(picked))
     return chosen, [np.searchsorted(chosen, part) for part in picked]

@@ -89,8 +89,12 @@ class BaseRICA(
         total = host_moments(rows)
         W = self._start(rows, K, total.first, labels)
         progress = fit_progress(self, self.max_iter, X=X, y=y)
+        # Directions without variance, such as those of constant features: a filter there costs nothing and
+        # stays.
         null = null_directions(total, rows.dtype)
         problem = self._problem(rows, total, penalty, null)
+        # Random starts are projected out of these directions; a start that was given is refused instead of
+        # changed.
         outside = np.flatnonzero(to_host(problem.outside(rows.place.put(W))))
         if outside.size and not isinstance(self.init, str):
             raise ValueError(
@@ -111,6 +115,7 @@ class BaseRICA(
             fitted=lambda W: self._learned(rows, W, total.first),
         )
         progress.end()
+        # The same attributes that callbacks saw after each step.
         self.__dict__.update(self._learned(rows, found.result.params, total.first))
         self.n_iter_ = found.result.n_iter
         self.objective_history_ = np.array(found.result.history)
@@ -189,6 +194,7 @@ class BaseRICA(
             raise ValueError(
                 f"init has shape {W.shape}; it must be (n_components, n_features) = {(K, rows.n_features)}"
             )
+        # A row of zeros has no direction, and unit_norm would divide by its length.
         if not np.isfinite(W).all() or not (W != 0).any(axis=1).all():
             raise ValueError("init must be finite, and no row of it may be all zeros")
         return W
@@ -230,6 +236,7 @@ def cluster_directions(
     """
     parts = [np.arange(rows.n_rows)] if labels is None else labels.rows_by_class()
     k = n // len(parts)
+    # K-means needs a row for every centre, in every class.
     if min(map(len, parts)) < k:
         raise ValueError(
             f"init='k-means' needs a row for every component, and there are {rows.n_rows} rows for {n}; give "
@@ -245,5 +252,6 @@ def cluster_directions(
         model = GainShapeKMeans(k, max_iter=10, tol=0.0, compute_labels=False, random_state=seed)
         # Clustered where the rows are worked on, which may be a GPU.
         W = to_host(model.fit(rows.place.put(sample)).cluster_centers_).astype(np.float64)
+        # An empty cluster may leave a centre of zeros: it becomes a random direction.
         directions.append(unit_rows(W, unit_rows(rng.normal(size=W.shape))))
     return np.concatenate(directions)

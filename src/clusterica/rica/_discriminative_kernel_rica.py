@@ -185,6 +185,7 @@ class DiscriminativeKernelRICA(BaseKernelRICA):
         rows = check_rows(self, X, reset=True, min_rows=2)
         labels = check_basis_labels(self, y, rows, self.n_components_per_class)
         self.classes_, self.component_classes_ = labels.classes, labels.component_classes
+        # Warns where d is not convex in the codes (eta <= k), before time is spent.
         term = make_discrimination(labels, eta=self.eta, constraint=self.constraint)
         self.eta_ = term.eta
         self._fit(X, y, rows, labels.n_components, labels, (term, float(self.discrimination)))

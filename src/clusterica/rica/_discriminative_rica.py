@@ -170,6 +170,7 @@ class DiscriminativeRICA(BaseRICA):
         self.classes_, self.component_classes_ = labels.classes, labels.component_classes
         K = labels.n_components
         penalty = make_penalty(self.penalty, self.pooling, n_codes=K)
+        # Warns where d is not convex in the codes (eta <= k), before time is spent.
         term = make_discrimination(labels, eta=self.eta, constraint=self.constraint)
         self.eta_ = term.eta
         self._fit(X, y, rows, K, penalty, labels, (term, float(self.discrimination)))

@@ -70,6 +70,7 @@ class KernelProblem:
             xp.astype(bend_of(G), seen.dtype),
             aligned=() if self.classes is None else (self.classes,),
         )
+        # The Gram matrix of the basis, K x K, comes in only here: the walk over rows does not need it.
         found = landscape(total, wide, G, n_rows=rows.n_rows, model=model)
         terms = {"reconstruction": found.reconstruction, "penalty": found.penalty}
         if model.discrimination is not None:
@@ -115,6 +116,7 @@ def descend(
     fitted : callable, optional
         From a basis to fitted attributes, for callbacks.
     """
+    # Without a memory L-BFGS is the preconditioned gradient with a line search: the fixed point, made safe.
     by_fixed_point = LBFGS(
         problem.evaluate, precondition=partial(_toward_fixed_point, reach=reach), memory=0
     )
@@ -132,10 +134,13 @@ def descend(
         seen: list[KernelTerms] = [start.evaluation.extra]
         result = LoopResult(start, (start.evaluation.objective,), 0, False, False)
         for solver, stop_at in phases:
+            # A callback asked to stop in the first phase: the second must not go on.
             if result.stopped:
                 break
             result = iterate(
                 solver.step,
+                # The second phase goes on from the first: one history, one count of iterations, one
+                # max_iter.
                 LoopState(result.n_iter, result.params, result.history),
                 max_iter=max_iter,
                 tol=stop_at,

@@ -76,6 +76,7 @@ class Reconstruction:
         tightness = 1.0
         if self.unit_norm and self.tight:
             tightness = max(1.0, float(W.shape[0] / (W.shape[1] - self.null.shape[0])))
+        # E |WᵀW x / t - x|² depends on the rows by their covariance alone: no walk.
         value, gradient = reconstruction(W, self.covariance, tightness)
         terms = {"reconstruction": value, "penalty": 0.0}
         if self.sparsity > 0:  # the only term that needs a walk over the rows
@@ -85,6 +86,7 @@ class Reconstruction:
             terms["penalty"] = weight * float(sums.value)
             gradient = gradient + weight * sums.gradient
         if self.supervision is not None:
+            # d is a quadratic form of the codes W x, so that second moments by class are enough.
             term, weight, moments = self.supervision
             value, slope = term.of_moments(W, moments)
             terms["discrimination"] = weight * value / rows.n_rows
@@ -134,6 +136,7 @@ def minimize(
     fitted: Callable[[Array], dict[str, Any]] | None = None,
 ) -> Minimum:
     """Return the basis that L-BFGS reaches from W; fitted turns a basis into attributes for callbacks."""
+    # After a move unit vectors are scaled back to the sphere; the gradient is tangent to it already.
     solver = LBFGS(evaluate=problem.evaluate, retract=problem.retract)
     start = solver.start(problem.start(W))
     seen = [start.evaluation.extra]

@@ -193,6 +193,7 @@ class RICA(BaseRICA):
         -------
         self
         """
+        # The state, and not a fitted attribute: a failed first batch leaves none behind.
         first = not hasattr(self, "_seen")
         rows = check_rows(self, X, reset=first, min_rows=2)
         if not first:
@@ -202,6 +203,7 @@ class RICA(BaseRICA):
         batch = host_moments(rows)
         W = self._start(rows, K, batch.first) if first else to_host(self.components_)
         W = W.astype(np.float64)
+        # Adam keeps running means of the gradient and of its square; after a fit they begin anew.
         averages = getattr(self, "_averages", None) or no_averages(W)
         if first:
             seen = BatchState(batch, null_directions(batch, rows.dtype), 1)
@@ -241,5 +243,6 @@ class RICA(BaseRICA):
                     f"signs must be {n_components} numbers, 1 or -1, one for every component; got an array "
                     f"of shape {signs.shape} with values {np.unique(signs)[:5]}"
                 )
+            # They multiply sums in float64.
             signs = signs.astype(np.float64)
         return make_penalty(self.penalty, self.pooling, n_codes=n_components, signs=signs)
