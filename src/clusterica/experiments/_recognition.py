@@ -98,7 +98,7 @@ def evaluate(
     return _fit_and_score(features, split, classifier, mirrored=mirrored, mirrored_test=False)[1]
 
 
-class Committee(NamedTuple):
+class JointScore(NamedTuple):
     """Accuracy of several methods together, and the score of each."""
 
     accuracy: float
@@ -107,7 +107,7 @@ class Committee(NamedTuple):
 
 def evaluate_committee(
     members: Sequence[ImageFeatures], split: Split, *, mirrored: bool = True
-) -> Committee:
+) -> JointScore:
     """Train a classifier for each kind of features, and classify by the sum of their decision functions.
 
     With ``mirrored``, classifiers are trained on mirror images as well, and decide on a test image together
@@ -124,7 +124,7 @@ def evaluate_committee(
         for features in members
     ]
     decisions, outcomes = zip(*judged, strict=True)
-    return Committee(_accuracy(np.sum(decisions, axis=0), split), list(outcomes))
+    return JointScore(_accuracy(np.sum(decisions, axis=0), split), list(outcomes))
 
 
 def _fit_and_score(

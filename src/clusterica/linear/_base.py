@@ -32,7 +32,7 @@ from clusterica.arrays import (
 )
 from clusterica.linear._held_out import (
     HeldOutScores,
-    Search,
+    StrengthSearch,
     check_fold,
     climb,
     fit_temperature,
@@ -64,7 +64,7 @@ class _Chosen(NamedTuple):
 
     strength: float
     start: Solution | None = None
-    search: Search | None = None
+    search: StrengthSearch | None = None
     decisions: HostArray | None = None
 
 

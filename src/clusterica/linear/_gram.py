@@ -31,7 +31,7 @@ class Gram(NamedTuple):
     squares: Array
 
 
-class Outcome(NamedTuple):
+class Trial(NamedTuple):
     """A solution for one alpha and gamma; A is None where there is none.
 
     ``decisions`` are those on rows that the solution did not see, without the intercept; NaN on others.
@@ -45,7 +45,7 @@ class Outcome(NamedTuple):
 
 
 @dataclass
-class Problem:
+class GramProblem:
     """Kernel ridge of targets Y on a Gram matrix, with alpha and gamma given or to be chosen.
 
     ``landmarks`` are rows that span the solution; None takes all.
@@ -59,9 +59,9 @@ class Problem:
     alpha: float | str
     gamma: float | str
     landmarks: np.ndarray | None = None
-    tried: list[Outcome] = field(default_factory=list)
+    tried: list[Trial] = field(default_factory=list)
 
-    def solve(self) -> Outcome:
+    def solve(self) -> Trial:
         """Return the solution on all rows, with the best alpha and gamma on rows that are left out."""
         alphas = ALPHAS if self.alpha == "auto" else (None,)
         gammas: tuple[float | None, ...] = (None,)
@@ -72,10 +72,10 @@ class Problem:
             gammas = tuple(g / (float(np.median(some)) or 1.0) for g in GAMMAS)
         elif self.kernel == "rbf":
             gammas = (float(self.gamma),)
-        found: dict[int, tuple[Outcome, int]] = {}
+        found: dict[int, tuple[Trial, int]] = {}
 
-        def at_gamma(i: int) -> Outcome:
-            def at_alpha(j: int) -> Outcome:
+        def at_gamma(i: int) -> Trial:
+            def at_alpha(j: int) -> Trial:
                 self.tried.append(self._outcome(gammas[i], alphas[j]))
                 return self.tried[-1]
 
@@ -107,7 +107,7 @@ class Problem:
             return namespace_of(self.gram.products).asarray(self.gram.products, copy=True)
         return rbf(self._distances(), gamma)
 
-    def _outcome(self, gamma: float | None, alpha: float | None) -> Outcome:
+    def _outcome(self, gamma: float | None, alpha: float | None) -> Trial:
         """Solve for one width and strength; alpha is that over the mean of the diagonal.
 
         Where all rows span the solution, the decisions are leave-one-out. With landmarks the solution is that
@@ -131,7 +131,7 @@ class Problem:
             if A is not None:
                 decisions[is_held] = to_host(take(G, np.flatnonzero(is_held)) @ A)
         if A is None:
-            return Outcome((-1.0, -np.inf), strength, gamma, None)
+            return Trial((-1.0, -np.inf), strength, gamma, None)
         seen = ~np.isnan(decisions[:, 0])
         if not seen.any():
             raise ValueError(
@@ -140,7 +140,7 @@ class Problem:
         right = winners(decisions[seen] + self.intercept) == self.codes[seen]
         # The squared error decides between equal accuracies.
         score = float(np.mean(right)), -float(((decisions[seen] - self.Y[seen]) ** 2).mean())
-        return Outcome(score, strength, gamma, A, decisions)
+        return Trial(score, strength, gamma, A, decisions)
 
     def _spanned(self, C: Array, rows: np.ndarray, strength: float) -> Array | None:
         """Solve ``min |Y - C A|² + strength tr(Aᵀ W A)`` with C = k(rows, landmarks), W that of landmarks."""
@@ -157,7 +157,7 @@ def take(X: Array, rows: np.ndarray) -> Array:
     return namespace_of(X).take(X, Place(X).put(rows), axis=0)
 
 
-def climb(score: Callable[[int], Outcome], first: int, n: int) -> tuple[Outcome, int]:
+def climb(score: Callable[[int], Trial], first: int, n: int) -> tuple[Trial, int]:
     """Return the best of n values on a list and its place, going up from the first until it gets worse."""
     best, at = score(first), first
     for step in (1, -1):

@@ -24,7 +24,7 @@ from clusterica.ops.margin import winners
 from clusterica.optim import Progress
 
 
-class Search(NamedTuple):
+class StrengthSearch(NamedTuple):
     """The steps of the grid that were tried, in rising order, with their scores, and the best of them."""
 
     best: int
@@ -90,7 +90,7 @@ def check_fold(validation: Any, codes: HostArray, weights: HostArray) -> HostArr
 
 def climb(
     score: Callable[[list[int]], list[float]], *, n_rows: float, first: int = 0, at_once: int = 1
-) -> Search:
+) -> StrengthSearch:
     """Return the step with the best score, searched from the first one up and down.
 
     The search ends when the two steps on either side of the best one are known and not better, and the lowest
@@ -126,7 +126,7 @@ def climb(
         else:
             steps = range(0)
     tried = np.array(sorted(scores))
-    return Search(best, tried, np.array([scores[int(s)] for s in tried]))
+    return StrengthSearch(best, tried, np.array([scores[int(s)] for s in tried]))
 
 
 class HeldOutScores:

@@ -27,7 +27,7 @@ from clusterica.arrays import (
     namespace_of,
     to_host,
 )
-from clusterica.linear._gram import Gram, Problem, check_block, energies, rbf, take, wide
+from clusterica.linear._gram import Gram, GramProblem, check_block, energies, rbf, take, wide
 from clusterica.linear._held_out import fit_temperature, probabilities
 from clusterica.ops.margin import winners
 
@@ -162,7 +162,7 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
         Y = Y[:, 1:] if len(self.classes_) == 2 else Y
         gram, chosen = self._gram(X)
         self.intercept_ = Y.mean(axis=0)
-        problem = Problem(
+        problem = GramProblem(
             gram,
             Y - self.intercept_,
             codes,

@@ -194,7 +194,7 @@ def _learn(
         compute_labels=False,
         random_state=int(rng.integers(2**31)),
     )
-    return to_host(estimator.fit(place(ctx, X)).cluster_centers_)
+    return np.asarray(to_host(estimator.fit(place(ctx, X)).cluster_centers_))
 
 
 def _conditions(ctx: Context, settings: dict[str, Any]) -> dict[str, dict[str, float]]:

@@ -205,7 +205,7 @@ def half_energy(centers: np.ndarray) -> np.ndarray:
         Values from 0.5 to 1.
     """
     energy = np.stack([(half**2).sum(axis=1) for half in np.hsplit(centers, 2)])
-    return energy.max(axis=0) / energy.sum(axis=0)
+    return np.asarray(energy.max(axis=0) / energy.sum(axis=0))
 
 
 def _measure(centers: np.ndarray) -> dict[str, Any]:

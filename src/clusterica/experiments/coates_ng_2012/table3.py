@@ -172,7 +172,7 @@ def _row(
     return row
 
 
-def _choose(tried: list, labels: np.ndarray, known: np.ndarray) -> tuple[int, LinearSVC]:
+def _choose(tried: list[Any], labels: np.ndarray, known: np.ndarray) -> tuple[int, LinearSVC]:
     """Return which features do best among the images with known labels, and the classifier on them.
 
     A classifier that chooses its C by cross-validation says how well it does there: no other fits are needed.
