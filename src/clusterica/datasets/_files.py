@@ -86,6 +86,7 @@ def find_release(
     download : bool
         Whether to download missing files.
     """
+    # A path may be the data set itself, or where several of them are.
     base = data_folder() if path is None else Path(path).expanduser()
     where = None
     if base.is_file() or any(_stored(base, name) for name in release.files):

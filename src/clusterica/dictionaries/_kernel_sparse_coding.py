@@ -253,6 +253,7 @@ class KernelSparseCoding(
             In the library and on the device of X.
         """
         rows = check_fitted_rows(self, X, "components_")
+        # New rows may have another dtype than those of fit: the work is in theirs.
         W = rows.place.put(np.asarray(to_host(self.components_), dtype=rows.dtype))
         G, settings = gram(self.kernel_, W), self._code_settings()
         if is_dask_array(X):  # lazy: there are no codes yet to warn about
@@ -294,6 +295,7 @@ class KernelSparseCoding(
         self.components_ = rows.learned(W)
         self.n_components_ = self._n_features_out = len(W)
         self.objective_history_, self.n_iter_ = np.array(result.history), result.n_iter
+        # Counted in the last walk over the rows: no other is needed.
         self.n_dead_ = int((sums.reached == 0).sum())
         # Attributes first: a user who turns warnings into errors still has the basis.
         result.warn_if_unfinished(self)

@@ -80,6 +80,7 @@ class CentersDisplay:
         -------
         CentersDisplay
         """
+        # Filters of centred data are relative to the mean.
         centers, mean = learned_centers(estimator), getattr(estimator, "mean_", None)
         display = cls(to_host(X), centers, origin=(0.0, 0.0) if mean is None else to_host(mean))
         return display.plot(ax=ax, max_points=max_points, length=length, title=title)

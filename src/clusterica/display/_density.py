@@ -127,6 +127,7 @@ class DensityDisplay:
         # A pipeline of the clusterer alone has no step to project by.
         if X is not None and steps is not None and len(steps):
             X = steps.transform(X)
+        # Tensors on a device can be drawn too.
         x = None if X is None else to_host(X)
         parts = (to_host(a) for a in (estimator.grid_, estimator.density_, estimator.valleys_))
         grid, density, valleys = parts
@@ -206,6 +207,7 @@ class DensityDisplay:
         """Set the limits of the axes, with room for the strips below the density."""
         top = density.max()
         seen = grid[density > 2e-3 * top]  # less than a pixel high; long tails are cut off
+        # Every valley is shown, even one in a tail that is cut off.
         ends = np.array([min(seen[0], *valleys, seen[0]), max(seen[-1], *valleys, seen[-1])])
         margin = 0.02 * (ends[1] - ends[0])
         ax = self.ax_

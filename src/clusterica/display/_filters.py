@@ -99,6 +99,7 @@ class FiltersDisplay:
         """
         _check_show(show)
         if hasattr(estimator, "patch_shape_"):  # fitted image features
+            # They have a whitener of their own, so that no other is needed to show pixels.
             rows = image_filters(estimator, show=show, region=region)
             shape = picture_shape(estimator.patch_shape_) if shape is None else shape
         else:

@@ -71,6 +71,7 @@ def learned_centers(estimator: Any) -> np.ndarray:
     check_is_fitted(estimator)
     if hasattr(estimator, "mixing_centroids_"):
         return np.asarray(to_host(estimator.mixing_centroids_))
+    # An ICA without centroids has one arrow for each source.
     return learned_patterns(estimator)
 
 

@@ -113,6 +113,7 @@ class ClusterSizesDisplay:
         self.figure_ = self.ax_.figure
         # Steps and not bars: there may be thousands of clusters.
         (self.line_,) = self.ax_.step(ranks, sizes, where="mid", color="#2f5d8c", linewidth=1.8)
+        # The mean is what "near-empty" is relative to.
         self.ax_.axhline(sizes.mean(), color="0.55", linewidth=0.9, linestyle=(0, (4, 3)))
         self.ax_.annotate(
             "mean",

@@ -104,6 +104,7 @@ class StagesDisplay:
         """
         if max_patches < 1:
             raise ValueError(f"max_patches is {max_patches!r}; it must be at least 1.")
+        # Only those that are drawn are processed.
         found = estimator.stages(patches[:max_patches], region=region)
         # In the order of the steps; codes are left out, since they do not look like patches.
         rows = {name: np.asarray(to_host(found[name])) for name in _LABELS if name in found}

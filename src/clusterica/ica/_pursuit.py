@@ -58,7 +58,7 @@ class KurtosisPursuit(
 ):
     r"""Directions in which data is least Gaussian; the one of least kurtosis shows clusters.
 
-    A projection on a line along which there are two clusters is flat or has two humps: its kurtosis is
+    A projection on a line along which there are two clusters is flat or has two peaks: its kurtosis is
     negative. So the direction :math:`a` of least excess kurtosis (2.1) of [1]_,
 
     .. math::
@@ -317,7 +317,7 @@ class KurtosisPursuit(
         # As many points as this can be cut into any two groups by a plane.
         if n <= d + 1:
             warn_user(
-                f"n_samples={n} rows vary in {d} dimensions, so that there is a direction to tell apart any "
+                f"n_samples={n} rows vary in {d} dimensions, so that there is a direction that separates any "
                 "two groups of them, and the one found means nothing; give more rows, or look in fewer "
                 "dimensions with whitener=Whitener('pca', eps=0.0, n_components=...)"
             )

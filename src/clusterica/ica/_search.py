@@ -81,7 +81,7 @@ class FoundDirection(NamedTuple):
     n_iter: int
     """Passes over the rows."""
     converged: bool
-    """Whether the best start came to rest, or was stopped."""
+    """Whether the best start converged, or was stopped."""
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ class Paths(NamedTuple):
     angles: np.ndarray
     """Length of the step to try, shape (n_starts,)."""
     moving: np.ndarray
-    """Whether a start has not come to rest, shape (n_starts,)."""
+    """Whether a start has not converged yet, shape (n_starts,)."""
 
 
 def start_paths(points: np.ndarray) -> Paths:
@@ -208,7 +208,7 @@ class SphereDescent:
     evaluate : callable
         ``evaluate(points, starts)`` returns the :class:`SphereValues` at points of these starts.
     tol : float
-        A start comes to rest when its next step is at most this long, in radians.
+        A start has converged when its next step is at most this long, in radians.
     """
 
     evaluate: Callable[[np.ndarray, np.ndarray], SphereValues]

@@ -253,6 +253,7 @@ def make_learner(
         # The labels of the patches are not needed: they would cost one more pass.
         learner = GainShapeKMeans(max_iter=20, compute_labels=False)
     if isinstance(learner, type) or not hasattr(learner, "fit"):
+        # A class in place of an object has fit too, but could not be fitted.
         raise TypeError(f"learner={learner!r} must be one of {LEARNERS}, or an estimator with fit")
     # Drawn even where the learner has a seed of its own, so that what is drawn after it does not depend on
     # that.
@@ -322,7 +323,7 @@ def learn_bank(
     if isinstance(encoder, LearnerEncoder):
         filters = learned_filters(learner, rows, required=False)
         encoder = encoder.with_learner(learner)
-        # A transform need not say how many codes it gives: a look at two rows tells.
+        # A transform need not say how many codes it gives: two rows show it.
         n_codes = encoder.encode(rows[:2, :]).shape[1]
     else:
         filters = learned_filters(learner, rows, required=True)

@@ -74,8 +74,8 @@ class ImageFeatures(
     Parameters
     ----------
     n_filters : int, default=1600
-        Number of filters; more almost always helps. The learner is told by
-        :func:`clusterica.cluster.with_n_centers`: as ``n_clusters`` or ``n_components`` mostly.
+        Number of filters; more almost always help. :func:`clusterica.cluster.with_n_centers` sets it on the
+        learner, mostly as ``n_clusters`` or ``n_components``.
     patch_size : int, default=6
         Side of a patch in pixels. 6 and 8 work well; much larger patches need very many of them.
     n_patches : int, default=400_000

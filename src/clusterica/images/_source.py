@@ -91,7 +91,7 @@ class Images:
     def largest_pixel(self, n_images: int = 16) -> float:
         """Return the largest value in about n_images images, evenly spaced.
 
-        16 images are enough to tell values up to 1 from values up to 255, and cost next to nothing.
+        16 images are enough to distinguish values up to 1 from values up to 255, and cost little.
         """
         # A list of images of many sizes has many parts: of these, every so many.
         parts = self.parts[:: -(-len(self.parts) // n_images)]
@@ -117,7 +117,7 @@ class Images:
         block = part.cut(start, stop)
         if self.place.is_numpy:
             return np.ascontiguousarray(block, dtype=np.float32)
-        # Bytes are sent as bytes; torch does not know all other types of NumPy.
+        # Bytes are sent as bytes; torch does not have all other types of NumPy.
         if isinstance(block, np.ndarray) and block.dtype not in (np.uint8, np.float32):
             block = block.astype(np.float32)
         block = self.place.put(block)

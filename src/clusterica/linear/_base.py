@@ -82,7 +82,7 @@ def _chooses_strength(classifier: LinearClassifier) -> bool:
 class LinearClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
     """Base of the linear classifiers; a subclass defines the loss and the parameter of its strength.
 
-    The strength is the C of :class:`clusterica.linear._problem.Task`, the weight of the mean loss beside
+    The strength is the C of :class:`clusterica.linear._problem.Task`, the weight of the mean loss relative to
     ``0.5 |w|²``: scikit-learn's C times the total weight of the rows.
     """
 

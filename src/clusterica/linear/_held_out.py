@@ -193,7 +193,7 @@ class HeldOutScores:
 def every_fifth(codes: HostArray) -> HostArray:
     """Return which rows to hold out: every fifth of each class, from its second on, as a mask of bool.
 
-    A class keeps its first row, so a classifier of the others knows every class.
+    A class keeps its first row, so a classifier of the others has rows of every class.
 
     Parameters
     ----------

@@ -58,6 +58,7 @@ def recovery_distance(centroids: Any, basis: Any) -> float:
     >>> recovery_distance([[0, -3], [4, 3]], basis)  # up to sign; one is (0.8, 0.6)
     0.6
     """
+    # Lengths do not count: a source has no scale.
     C, B = unit_rows("centroids", centroids), unit_rows("basis", basis)
     if C.shape[1] != B.shape[1]:
         raise ValueError(
@@ -165,6 +166,7 @@ def amari_distance(W: Any, A: Any) -> float:
 
 def _matrix(name: str, values: Any) -> np.ndarray:
     """Return finite numbers in two dimensions as a float64 array on the host."""
+    # Tensors of a device come to the host, and integers become floats.
     M = np.asarray(to_host(values), dtype=np.float64)
     if M.ndim != 2 or 0 in M.shape:
         raise ValueError(

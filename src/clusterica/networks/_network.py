@@ -264,7 +264,7 @@ class FeatureNetwork(
         height, width, n_maps = learned[-1].maps_shape_
         down, across = (max(1, n - layer.patch_size + 1) for n in (height, width))
         place, per_image = Place(images), 4 * height * width * n_maps
-        # Half of the positions of an image: patches beside each other tell much the same.
+        # Half of the positions of an image: neighbouring patches overlap, and have much the same information.
         n_images = min(len(images), -(-2 * layer.n_patches // (down * across)))
         if not place.on_host:
             # A block may take a sixteenth of the memory of a device (place.memory), so this is a quarter of
@@ -326,7 +326,7 @@ def _as_images(X: Any) -> Any:
             "or rows (n, n_features)"
         )
     if len(X.shape) == 2:
-        # A row is an image of one pixel whose features are channels: nothing else has to know about rows.
+        # A row is an image of one pixel whose features are channels: no other code needs to handle rows.
         return X[:, None, None, :]
     return X[..., None] if len(X.shape) == 3 else X
 

@@ -97,6 +97,7 @@ class BaseKernelRICA(
             ]
         )
         # How far a basis vector may move in one step: the spread of the rows, or the width of the kernel.
+        # In float64: the squares of many float32 rows lose digits in a plain mean.
         spread = float(np.sqrt(((sample - sample.mean(axis=0)) ** 2).sum(axis=1).mean(dtype=float)))
         width = (2 * self.gamma_) ** -0.5 if self.gamma_ else np.inf
         task = progress.subtask("basis", self.max_iter)
@@ -133,6 +134,7 @@ class BaseKernelRICA(
             In the library and on the device of X.
         """
         rows = check_fitted_rows(self, X, "components_")
+        # New rows may have another dtype than those of fit: the work is in theirs.
         W = np.asarray(to_host(self.components_), dtype=rows.dtype)
         fn = partial(codes, kernel=self.kernel_, normalize=self.normalize)
         return map_rows(fn, rows, W)
@@ -144,6 +146,7 @@ class BaseKernelRICA(
         self.term_histories_ = found.terms
         self.reconstruction_error_ = float(found.terms["reconstruction"][-1])
         found.result.warn_if_unfinished(self)
+        # The descent is in float64, the rows and what is kept need not be.
         W = found.result.params.astype(rows.dtype)
         self.components_, self._n_features_out = rows.home.put(W), len(W)
         self.n_uphill_ = found.n_uphill

@@ -122,6 +122,7 @@ class BaseRICA(
         self.term_histories_ = found.terms
         self.reconstruction_error_ = float(found.terms["reconstruction"][-1])
         found.result.warn_if_unfinished(self)
+        # So that partial_fit can go on from here, with the covariance of all rows.
         return BatchState(total, null, STEPS_OF_FIT)
 
     def transform(self, X: Any) -> Array:
@@ -157,7 +158,7 @@ class BaseRICA(
         """
         rows = check_fitted_rows(self, S, "components_", is_output=True)
         W = to_host(self.components_)
-        # Directions that are there by rounding only lead nowhere.
+        # Directions with singular values of the size of rounding errors are left out.
         back = np.linalg.pinv(W.astype(np.float64), rcond=max(W.shape) * np.finfo(W.dtype).eps)
         return apply_map(combine, rows, back, self.mean_)
 
@@ -187,6 +188,7 @@ class BaseRICA(
                 W = cluster_directions(rows, K, mean, labels, rng)
             else:
                 W = unit_rows(rng.normal(size=(K, rows.n_features)))
+            # Directions of unit length, K of them, make W x longer than x by √(K / n).
             # So that W x is about as long as x.
             return W if self.unit_norm else W * min(1.0, np.sqrt(rows.n_features / K))
         W = np.array(to_host(self.init), dtype=np.float64)
@@ -204,6 +206,7 @@ class BaseRICA(
         return {
             "components_": rows.learned(W),
             "mean_": rows.learned(mean),
+            # Names of the output columns, for set_output.
             "_n_features_out": W.shape[0],
         }
 

@@ -18,7 +18,7 @@ from clusterica.rica._labels import (
 class DiscriminativeKernelRICA(BaseKernelRICA):
     r"""Sparse codes :math:`s = k(W, x)` with a part for every class (d-kRICA).
 
-    :class:`KernelRICA` with the term of :class:`DiscriminativeRICA` that knows labels (equation (11) of
+    :class:`KernelRICA` with the term of :class:`DiscriminativeRICA` that depends on labels (equation (11) of
     [1]_): :math:`\alpha\, d(s)` is added to its objective,
 
     .. math::
@@ -78,7 +78,7 @@ class DiscriminativeKernelRICA(BaseKernelRICA):
     n_dead_ : int
         Number of basis vectors that no row is like, :math:`\max_i k(w, x_i) < 0.01`.
     n_uphill_ : ndarray of shape (n_iter_ + 1,)
-        Number of basis vectors whose fixed point lay uphill, at the start and after every step.
+        Number of basis vectors whose fixed point is no minimum (c <= 0), at the start and after every step.
     objective_history_ : ndarray of shape (n_iter_ + 1,)
         The objective at the start and after every step.
     term_histories_ : dict of ndarray of shape (n_iter_ + 1,)
@@ -99,7 +99,7 @@ class DiscriminativeKernelRICA(BaseKernelRICA):
 
     See Also
     --------
-    clusterica.rica.KernelRICA : Without labels; its notes tell what gamma does.
+    clusterica.rica.KernelRICA : Without labels; its notes explain gamma.
     clusterica.rica.DiscriminativeRICA : Without a kernel.
 
     Notes

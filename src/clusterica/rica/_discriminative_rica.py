@@ -18,8 +18,8 @@ from clusterica.rica._labels import (
 class DiscriminativeRICA(BaseRICA):
     r"""Sparse codes :math:`s = W x` with a part for every class (d-RICA, and DRICA).
 
-    :class:`RICA` with a term that knows labels: the codes of a row should be large in the part of its own
-    class and small in those of the others (equations (9) and (10) of [1]_),
+    :class:`RICA` with a term that depends on labels: the codes of a row should be large in the part of its
+    own class and small in those of the others (equations (9) and (10) of [1]_),
 
     .. math::
         \min_W \; & \mathrm{E} \|W^\top W x / t - x\|^2 + \lambda\, \mathrm{E}\, g(W x)

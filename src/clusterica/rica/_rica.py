@@ -100,7 +100,7 @@ class RICA(BaseRICA):
     Notes
     -----
     The reconstruction depends on the data by its covariance alone, so that a step costs two matrix
-    products with the data, for the penalty, and not five. Data is read block by block wherever it lives.
+    products with the data, for the penalty, and not five. Data is read block by block.
 
     MATLAB's ``rica`` weighs the reconstruction, by Lambda, and not the penalty: ``sparsity = 1 / Lambda``.
     The user guide has a table of its options.
@@ -202,6 +202,7 @@ class RICA(BaseRICA):
         penalty = self._penalty(K)
         batch = host_moments(rows)
         W = self._start(rows, K, batch.first) if first else to_host(self.components_)
+        # Small steps would be lost in float32.
         W = W.astype(np.float64)
         # Adam keeps running means of the gradient and of its square; after a fit they begin anew.
         averages = getattr(self, "_averages", None) or no_averages(W)
@@ -217,6 +218,7 @@ class RICA(BaseRICA):
             seen = BatchState(moments, null, n_steps)
         # Of all rows seen: their covariance is known better than that of the batch.
         problem = self._problem(rows, seen.moments, penalty, seen.null)
+        # On the sphere, and out of directions that no row has shown so far.
         position = problem.start(W)
         here = problem.evaluate(position)
         averages, step = adam(averages, to_host(here.gradient))

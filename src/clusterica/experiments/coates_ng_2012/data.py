@@ -252,7 +252,7 @@ def _rows(
     conditions: dict[str, dict[str, float]],
     settings: dict[str, Any],
 ) -> list[tuple[object, ...]]:
-    """Set what was measured beside the paper's words."""
+    """Compare what was measured with the paper's statements."""
     largest = max(curves)
     rows: list[tuple[object, ...]] = [
         (

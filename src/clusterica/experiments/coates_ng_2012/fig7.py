@@ -218,7 +218,7 @@ def _measure(centers: np.ndarray) -> dict[str, Any]:
 
 
 def _rows(values: dict[str, dict[str, Any]], settings: dict[str, Any]) -> list[tuple[object, ...]]:
-    """Set each measure beside the paper's words."""
+    """Compare each measure with the paper's statement."""
     pairs, color, random = values["pairs"], values["color"], values["random"]
     few = f"{settings['n_few']:,} examples"
     return [

@@ -140,7 +140,7 @@ def _fit_draw(cell: TableCell, *, seed: list[int], left_out: tuple[str, ...] = (
     centers: dict[str, np.ndarray] = {}
     for name in (name for name in LEARNERS if name not in left_out):
         begin = time.perf_counter()
-        # K-means is at rest where it ended, so that folded does not take its time again.
+        # "folded" uses the centroids of K-means, so its time is not counted again.
         start = centers["kmeans"] if name == "folded" else axes.cluster_centers_
         centers[name] = found = _find(name, S, start, random_state=random_state)
         cell.seconds[name] += time.perf_counter() - begin
@@ -176,7 +176,7 @@ def _in_standard_errors(centers: np.ndarray, S: np.ndarray) -> float:
 def _doubt(
     name: str, S: np.ndarray, found: np.ndarray, distance: float, random_state: int
 ) -> dict[str, Any]:
-    """Look closer at a large distance: the axis that is met worst, and where better searches would lead."""
+    """Explain a large distance: the worst axis, and the objective that better searches reach."""
     axes = np.concatenate([np.eye(S.shape[1]), -np.eye(S.shape[1])]).astype(S.dtype)
     cosines = axes @ (found / np.linalg.norm(found, axis=1, keepdims=True)).T
     cosines = cosines if len(found) == len(axes) else abs(cosines)  # a line has no sign
@@ -309,7 +309,7 @@ def _bad_note(values: dict[str, Any], n_draws: int) -> str:
 
 
 def _rows(cells: list[TableCell]) -> list[tuple[object, ...]]:
-    """Set medians beside the paper's figures."""
+    """Compare medians with the paper's figures."""
     rows: list[tuple[object, ...]] = []
     for cell in cells:
         for name, learner in LEARNERS.items():
