@@ -33,7 +33,7 @@ from clusterica.experiments.vinnikov_shalev_shwartz_2014 import fig1 as four_cen
 from clusterica.experiments.vinnikov_shalev_shwartz_2014._table1_cells import (
     LEARNERS,
     PAPER,
-    Cell,
+    TableCell,
     checks,
 )
 from clusterica.experiments.vinnikov_shalev_shwartz_2014._theory_checks import (
@@ -48,7 +48,7 @@ def table_1():
     """Return cells whose distances are the paper's, but far from bad optima."""
     cells = []
     for (d, m), printed in PAPER.items():
-        cell = Cell.empty(d, m)
+        cell = TableCell.empty(d, m)
         for name, learner in LEARNERS.items():
             cell.distances[name].extend([0.3 * printed[learner.column]] * 3)
         cell.random_folded.extend([0.01] * 3)

@@ -10,7 +10,7 @@ from clusterica.experiments import run
 from clusterica.experiments.vinnikov_shalev_shwartz_2014 import table1 as p0_table1
 from clusterica.experiments.vinnikov_shalev_shwartz_2014.table1 import (
     LEARNERS,
-    Cell,
+    TableCell,
     _fit_draw,
     laplace_rows,
 )
@@ -132,7 +132,7 @@ def test_overcomplete_columns_are_found(outcomes):
 
 def test_same_seed_same_numbers():
     def distances(seed):
-        cell = Cell.empty(2, 1000)
+        cell = TableCell.empty(2, 1000)
         _fit_draw(cell, seed=[seed, 2, 1000, 0])
         return cell.distances
 
@@ -143,7 +143,7 @@ def test_a_large_distance_is_looked_at(monkeypatch):
     """With the bound at zero every distance is in doubt; the search must not raise the objective."""
     monkeypatch.setattr(p0_table1, "BAD", 0.0)
     monkeypatch.setattr(p0_table1, "TRIALS", 5)
-    cell = Cell.empty(10, 10_000)
+    cell = TableCell.empty(10, 10_000)
     p0_table1._fit_draw(cell, seed=[0])
     doubts = {doubt["learner"]: doubt for doubt in cell.doubts}
     assert set(doubts) == set(LEARNERS) - {"random"}

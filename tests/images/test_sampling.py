@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterica import config_context
-from clusterica.images import _sampling, sample_patches
+from clusterica.images import _bank, sample_patches
 
 
 def numbered(n, height, width):
@@ -90,7 +90,7 @@ def test_the_same_patches_of_tensors(images):
 
 def test_few_patches_at_once(images, monkeypatch):
     expected = sample_patches(images, 100, random_state=3)
-    monkeypatch.setattr(_sampling, "_AT_ONCE", 7)
+    monkeypatch.setattr(_bank, "_AT_ONCE", 7)
     np.testing.assert_array_equal(sample_patches(images, 100, random_state=3), expected)
 
 

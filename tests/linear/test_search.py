@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterica.linear import LinearSVC
-from clusterica.linear._search import Search, climb, held_out
+from clusterica.linear._held_out import StrengthSearch, climb, held_out
 
 
 @given(
@@ -132,11 +132,11 @@ def test_top_of_a_parabola(top):
 
 def test_top_is_near_the_best():
     steps = np.arange(5)
-    assert Search(2, steps, np.array([0.0, 0.1, 0.9, 0.89, 0.88])).top == 3
-    assert Search(4, steps, np.array([0.1, 0.2, 0.4, 0.55, 0.66])).top == 5
-    assert Search(2, steps, np.array([0.9, 0.5, 1.0, 0.5, 0.9])).top == 2  # no top there
-    assert Search(0, np.arange(2), np.array([0.9, 0.8])).top == 0
-    assert Search(0, np.arange(3), np.array([0.9, 0.8, -np.inf])).top == 0
+    assert StrengthSearch(2, steps, np.array([0.0, 0.1, 0.9, 0.89, 0.88])).top == 3
+    assert StrengthSearch(4, steps, np.array([0.1, 0.2, 0.4, 0.55, 0.66])).top == 5
+    assert StrengthSearch(2, steps, np.array([0.9, 0.5, 1.0, 0.5, 0.9])).top == 2  # no top there
+    assert StrengthSearch(0, np.arange(2), np.array([0.9, 0.8])).top == 0
+    assert StrengthSearch(0, np.arange(3), np.array([0.9, 0.8, -np.inf])).top == 0
 
 
 def test_climb_ends_in_the_end():

@@ -1,13 +1,21 @@
 """Classifiers on networks, committees of them, and the recipes."""
 
+import pickle
+
 import numpy as np
 import pytest
+from sklearn.base import clone, is_classifier
 from sklearn.datasets import load_digits
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.svm import SVC
+from sklearn.utils import get_tags
 
 import clusterica
 from clusterica import config_context
-from clusterica.linear import KernelRidgeClassifier, LinearSVC
+from clusterica.linear import KernelRidgeClassifier, LinearSVC, probabilities
 from clusterica.networks import Committee, DependencyGroups, FeatureNetwork, ImageClassifier, Layer
 from clusterica.networks.recipes import RECIPES, make_classifier
 
@@ -75,19 +83,124 @@ def test_settings_are_chosen_on_images_that_were_not_seen():
 
 
 def test_validation_decisions():
-    model = ImageClassifier([network()], random_state=0).fit(X[:300], Y[:300])
-    decisions = model.validation_decisions(X[:300], Y[:300])
-    is_held = np.arange(300) % 5 == 0
+    """Those that the classifier keeps, or those of a fit without every fifth image of each class."""
+    model = ImageClassifier([network()], LinearSVC(C=0.1), random_state=0).fit(X[:300], Y[:300])
+    is_held = np.zeros(300, dtype=bool)
+    for digit in range(10):
+        is_held[np.flatnonzero(Y[:300] == digit)[1::5]] = True
     F = model.networks_[0].transform(X[:300])
-    expected = (
-        LinearSVC(random_state=0).fit(F[~is_held], Y[:300][~is_held]).decision_function(F[is_held])
-    )
-    np.testing.assert_allclose(decisions[is_held], expected, rtol=1e-5)
+    plain = LinearSVC(C=0.1).fit(F[~is_held], Y[:300][~is_held])
+    decisions = model.validation_decisions_
+    np.testing.assert_allclose(decisions[is_held], plain.decision_function(F[is_held]), rtol=1e-5)
     assert np.isnan(decisions[~is_held]).all()
-    model.set_params(classifier=rbf()).fit(X[:300], Y[:300])
-    np.testing.assert_array_equal(
-        model.validation_decisions(X[:300], Y[:300]), model.classifier_.validation_decisions_
+    for classifier in (rbf(), LinearSVC(random_state=0)):
+        model.set_params(classifier=classifier).fit(X[:300], Y[:300])
+        assert np.isfinite(model.validation_decisions_).mean() > 0.9
+        np.testing.assert_array_equal(
+            model.validation_decisions_, model.classifier_.validation_decisions_
+        )
+
+
+def test_labels_in_turn():
+    """Every fifth image of all would be all images of two classes where labels come in turn."""
+    order = np.concatenate([np.flatnonzero(digit == Y)[:40] for digit in range(10)])
+    order = order.reshape(10, 40).T.ravel()
+    members = [ImageClassifier([network()], LinearSVC(C=0.1)), ImageClassifier([network(2)], rbf())]
+    model = Committee(members, random_state=0).fit(X[order], Y[order])
+    assert model.validation_accuracies_.min() > 0.7
+    assert model.members_[0].validation_decisions_.shape == (400, 10)
+
+
+KINDS = [
+    ImageClassifier([network()], random_state=0),
+    ImageClassifier([network()], rbf(), random_state=0),
+    ImageClassifier([network()], LogisticRegression(C=1e3, max_iter=300), random_state=0),
+    Committee([ImageClassifier([network()]), ImageClassifier([network(2)], rbf())], random_state=0),
+]
+
+
+@pytest.mark.parametrize("n_classes", [2, 10])
+@pytest.mark.parametrize("model", KINDS, ids=["svc", "kernel", "other", "committee"])
+def test_predict_proba(model, n_classes):
+    """Columns follow classes_, rows add up to 1, and the log loss on new images is better than with T = 1."""
+    names = np.array(["c", "b", "a", "d", "e", "f", "g", "h", "i", "j"])
+    images, labels = X[n_classes > Y], names[Y[n_classes > Y]]
+    n = len(images) // 2
+    # A fifth of the labels are wrong, so that no classifier may be sure.
+    rng = np.random.default_rng(0)
+    wrong = rng.random(len(labels)) < 0.2
+    labels[wrong] = rng.permutation(labels[wrong])
+    model = clone(model).fit(images[:n], labels[:n])
+    P, D = model.predict_proba(images[n:]), model.decision_function(images[n:])
+    assert P.shape == (len(images) - n, n_classes)
+    np.testing.assert_allclose(P.sum(axis=1), 1, rtol=1e-5)
+    np.testing.assert_array_equal(model.classes_, np.unique(labels))
+    np.testing.assert_array_equal(model.classes_[P.argmax(axis=1)], model.predict(images[n:]))
+    found, plain = (
+        log_loss(labels[n:], p, labels=model.classes_) for p in (P, probabilities(D, 1.0))
     )
+    assert found < plain
+    with pytest.raises(NotFittedError):
+        clone(model).predict_proba(images)
+
+
+@pytest.mark.parametrize("model", KINDS, ids=["svc", "kernel", "other", "committee"])
+def test_scikit_learn_conventions(model):
+    """What scikit-learn checks with tables: clone, get_params, repeated fits, pickles, NotFittedError."""
+    model = clone(model)
+    before = repr(model.get_params())
+    for method in ("predict", "decision_function", "predict_proba"):
+        with pytest.raises(NotFittedError):
+            getattr(model, method)(X)
+    first = model.fit(X[:150], Y[:150].tolist()).predict_proba(X[150:200])
+    assert repr(model.get_params()) == before
+    again = model.fit(X[:150], Y[:150]).predict_proba(X[150:200])
+    np.testing.assert_array_equal(first, again)
+    np.testing.assert_array_equal(
+        pickle.loads(pickle.dumps(model)).predict_proba(X[150:200]), again
+    )
+    other = clone(model).fit(list(X[:150]), torch.asarray(Y[:150]))
+    np.testing.assert_array_equal(other.predict_proba(X[150:200]), again)
+    assert is_classifier(model)
+    assert not hasattr(model, "n_features_in_")
+    assert not get_tags(model).input_tags.two_d_array
+
+
+@pytest.mark.parametrize("model", KINDS, ids=["svc", "kernel", "other", "committee"])
+def test_bad_images_and_labels(model, monkeypatch):
+    model = clone(model)
+    monkeypatch.setattr(FeatureNetwork, "fit", lambda *_: pytest.fail("features were learned"))
+    with pytest.raises(ValueError, match="at least two classes in y, and y has only 3"):
+        model.fit(X[:20], np.full(20, 3))
+    with pytest.raises(ValueError, match="NaN"):
+        model.fit(X[:20], np.where(np.arange(20) == 3, np.nan, Y[:20]))
+    with pytest.raises(ValueError, match="X has 20 rows and y has 19 labels"):
+        model.fit(X[:20], Y[:19])
+    with pytest.raises(ValueError, match="shape \\(6, 8\\) and those in X have \\(8, 8\\); resize"):
+        model.fit(X[:20], Y[:20], unlabeled=X[:, 1:7])
+    monkeypatch.undo()
+    model.fit(X[:100], Y[:100])
+    with pytest.raises(ValueError, match="resize them"):
+        model.predict(X[:5, :6])
+    broken = X[:100].copy()
+    broken[7, 3, 3] = np.nan
+    with pytest.raises(ValueError, match="NaN"):
+        model.fit(broken, Y[:100])
+    with pytest.raises(ValueError, match="NaN"):
+        clone(model).fit(X[:100], Y[:100]).predict(broken)
+
+
+def test_few_images_of_a_class():
+    """Leave-one-out takes one image of a class; others need a class with two."""
+    one_each = np.array([np.flatnonzero(digit == Y)[0] for digit in range(4)])
+    assert ImageClassifier([network()], rbf()).fit(X[one_each], Y[one_each]).temperature_ > 0
+    for classifier in (None, LogisticRegression()):
+        with pytest.raises(ValueError, match="no class has two"):
+            ImageClassifier([network()], classifier).fit(X[one_each], Y[one_each])
+    two = np.concatenate([one_each, np.flatnonzero(Y == 1)[1:2]])
+    for classifier in (None, LogisticRegression()):
+        model = ImageClassifier([network()], classifier, random_state=0).fit(X[two], Y[two])
+        assert model.predict_proba(X).shape == (600, 4)
 
 
 def test_any_classifier():
@@ -154,8 +267,10 @@ def test_tensors_and_memory():
     a, b = (m.decision_function(Z) for m, Z in ((expected, X), (found, torch.asarray(X))))
     np.testing.assert_allclose(b, a, atol=1e-2 * np.abs(a).max())
     with config_context(memory="2MiB"):
-        model = ImageClassifier([network()], rbf(n_landmarks="auto"), random_state=0)
-        assert model.fit(X[:400], Y[:400]).score(X[400:], Y[400:]) > 0.85
+        model = ImageClassifier(
+            [network()], rbf(n_landmarks="auto", random_state=0), random_state=0
+        )
+        assert model.fit(X[:400], Y[:400]).score(X[400:], Y[400:]) > 0.8
     assert len(model.classifier_.X_fit_) < 400
 
 
@@ -172,6 +287,10 @@ def test_saved_and_loaded(tmp_path):
     [
         (ImageClassifier([]), "networks must be one FeatureNetwork or more"),
         (ImageClassifier([Layer(8)]), "networks must be one FeatureNetwork or more"),
+        (ImageClassifier([network()], tune={"layers": [1]}), "some of grid, mirror, output, power"),
+        (ImageClassifier([network()], tune={"mirror": []}), "must have a list of values"),
+        (ImageClassifier([network()], KNeighborsClassifier()), "has no decision_function"),
+        (ImageClassifier([network()], SVC(decision_function_shape="ovo")), "for each class"),
         (Committee([]), "members must be one ImageClassifier or more"),
     ],
     ids=str,
@@ -184,5 +303,8 @@ def test_wrong_parts_are_refused(model, words):
 def test_wrong_recipes_are_refused():
     with pytest.raises(ValueError, match="the recipes are fast, accurate, best"):
         make_classifier("fastest")
-    with pytest.raises(ValueError, match="too small"):
-        make_classifier("fast", (3, 8))
+    for shape in ((3, 8), (8,)):
+        with pytest.raises(ValueError, match="at least 4 x 4 pixels"):
+            make_classifier("fast", shape)
+    with pytest.raises(ValueError, match="n_filters=0 must be at least 1"):
+        make_classifier("fast", n_filters=0)

@@ -14,6 +14,7 @@ from clusterica.arrays import check_rows, to_host
 from clusterica.contrasts import make_penalty
 from clusterica.ops.discrimination import Discrimination
 from clusterica.rica import RICA, DiscriminativeRICA
+from clusterica.rica._labels import check_basis_labels
 from clusterica.rica._reconstruction import Reconstruction, Supervision
 
 
@@ -316,7 +317,8 @@ def test_a_start_at_the_clusters_of_classes_points_to_them(rng):
     X = centers[y] + rng.normal(size=(600, 6))
     rica = DiscriminativeRICA(1, discrimination=0.0, init="k-means", max_iter=1, random_state=0)
     rows = check_rows(rica, X, reset=True)
-    W = rica._start(rows, 3, X.mean(axis=0), rica._check_size(rows, y)[1])
+    labels = check_basis_labels(rica, y, rows, 1)
+    W = rica._start(rows, 3, X.mean(axis=0), labels)
     towards = centers - centers.mean(axis=0)
     cosines = (W * towards).sum(axis=1) / np.linalg.norm(towards, axis=1)
     assert np.abs(cosines).min() > 0.98

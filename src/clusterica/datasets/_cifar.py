@@ -119,6 +119,7 @@ def load_cifar10(
     where = find_release(CIFAR10, path, needs=(), download=download)
     binary = (first_stored(where, CIFAR10.files) or ".bin").endswith(".bin")
     names = [f"{name}.bin" if binary else name for name in BATCHES[split]]
+    # Some batches may be missing: asked again with their names, only what is missing is fetched.
     if download and where.is_dir() and binary:
         where = find_release(CIFAR10, where, needs=names, download=True)
     rows, labels = (_read_binary if binary else _read_pickles)(where, names, verify=verify)
@@ -141,6 +142,7 @@ def _read_binary(where: Path, names: list[str], *, verify: bool) -> tuple[np.nda
     def take(file: DataFile) -> None:
         rows = slice(ends[file.name] - counts[names.index(file.name)], ends[file.name])
         file.fill(records[rows])
+        # A record is its label, then the planes of red, green and blue.
         labels[rows] = check_labels(file, records[rows, 0], first=0, last=len(CLASSES) - 1)
 
     read_files(where, names, take, md5=MD5 if verify else None)

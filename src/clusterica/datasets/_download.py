@@ -38,6 +38,7 @@ def fetch_release(release: Release, base: Path, *, folder: Path) -> Path:
         archive = base / one.name
         if not archive.exists():
             download(one.urls, archive, md5=one.md5)
+        # The archive goes only after it is unpacked: an interruption costs no second download.
         release.unpack(archive, folder)
         archive.unlink()
     return folder

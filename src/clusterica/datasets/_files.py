@@ -86,8 +86,16 @@ def find_release(
     download : bool
         Whether to download missing files.
     """
+    # A path may be the data set itself, or where several of them are.
     base = data_folder() if path is None else Path(path).expanduser()
-    where = _look(release, base)
+    where = None
+    if base.is_file() or any(_stored(base, name) for name in release.files):
+        where = base
+    else:  # a folder or archive just below
+        folders = [base / name for name in (release.folder, *release.other_folders)]
+        archives = [base / name for name in release.archives]
+        found = [f for f in folders if f.is_dir()] + [a for a in archives if a.is_file()]
+        where = found[0] if found else None
     complete = where is not None and (where.is_file() or all(_stored(where, n) for n in needs))
     if download and not complete:
         # Imported here: that file imports this one, and few calls download anything.
@@ -103,18 +111,6 @@ def find_release(
             "The environment variable CLUSTERICA_DATA sets the default folder of data sets."
         )
     return where
-
-
-def _look(release: Release, base: Path) -> Path | None:
-    """Find the folder or archive of a data set at a path or just below it."""
-    if base.is_file():
-        return base
-    if any(_stored(base, name) for name in release.files):
-        return base
-    folders = [base / name for name in (release.folder, *release.other_folders)]
-    archives = [base / name for name in release.archives]
-    found = [f for f in folders if f.is_dir()] + [a for a in archives if a.is_file()]
-    return found[0] if found else None
 
 
 def _stored(folder: Path, name: str) -> Path | None:

@@ -179,6 +179,7 @@ def _read_classes(
 
     files = [file for group in groups for file in group]
     labels = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
+    # Labels are those of all files; unreadable ones are dropped together with their labels below.
     images = _read_all(files, color=color, size=size, on_error=on_error)
     good = [i for i, image in enumerate(images) if isinstance(image, np.ndarray)]
     problems += [str(image) for image in images if not isinstance(image, np.ndarray)]
@@ -200,6 +201,7 @@ def _read_classes(
             "color='grey'."
         )
     if len({image.shape for image in images}) == 1:
+        # Views: nothing is copied before the array is filled.
         parts = [image[np.newaxis] for image in images]
         images.clear()  # so that each image is freed once it is copied
         joined: Any = join_and_free(parts)

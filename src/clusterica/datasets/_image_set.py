@@ -37,6 +37,7 @@ def join_and_free(parts: list[np.ndarray]) -> np.ndarray:
 
     Peak memory is the result and one part. The list is empty afterwards.
     """
+    # np.concatenate would hold all parts until the end: twice the memory.
     out = np.empty((sum(map(len, parts)), *parts[0].shape[1:]), parts[0].dtype)
     end = len(out)
     while parts:  # from the end, where freed memory can go back to the system at once

@@ -181,6 +181,7 @@ def _load_idx(
             file.fail(
                 f"has {len(codes)} labels for {len(images[-1])} images. Get both files again."
             )
+        # Images are read before their labels, since files are read in the order of FILES.
         labels.append(codes)
 
     read_files(where, names, take, md5=md5)
@@ -204,5 +205,6 @@ def _parse_idx(file: DataFile, *, n_axes: int) -> np.ndarray:
         )
     shape = tuple(int(size) for size in header[1:])
     file.expect(start + math.prod(shape), found=len(content))
+    # After the size: a truncated file gets the message that says so.
     file.verify(content)
     return content[start:].reshape(shape)

@@ -56,6 +56,7 @@ def read_picture(
         with pil.Image.open(path) as stored:
             # Cameras store how they were held, and leave the pixels as they are.
             picture = pil.ImageOps.exif_transpose(stored)
+            # Before scaling: a palette cannot be interpolated, and transparent pixels would bleed.
             picture = _plain(pil, picture, color=color)
             if resize is not None:
                 if isinstance(resize, tuple):
@@ -90,6 +91,7 @@ def _plain(pil: ModuleType, picture: Any, *, color: str) -> Any:
     if picture.mode == "F":
         raise ValueError("its pixels are floating-point numbers, whose range is not known")
     if picture.mode in WITH_ALPHA or "transparency" in picture.info:
+        # Laid on white in colour, and turned back to grey if that is what the file had.
         grey = picture.mode in ("LA", "La", "L", "1")
         layer = picture.convert("RGBA")
         white = pil.Image.new("RGBA", layer.size, (255, 255, 255, 255))

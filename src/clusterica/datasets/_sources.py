@@ -73,7 +73,20 @@ def make_sparse_sources(
     if not df > 0:
         raise ValueError(f"df is {df!r}; it must be a positive number, above 2 for unit variance.")
     rng = as_generator(random_state)
-    A = _mixing_matrix(mixing, n_features=n_features, rng=rng)
+    if mixing is None:
+        A = np.eye(n_features)
+    elif isinstance(mixing, str):
+        if mixing != "orthogonal":
+            raise ValueError(f"mixing is {mixing!r}; it must be None, 'orthogonal' or a matrix.")
+        Q, R = np.linalg.qr(rng.standard_normal((n_features, n_features)))
+        A = Q * np.sign(np.diag(R))  # signs of R make Q uniform over rotations and reflections
+    else:
+        A = np.asarray(mixing, dtype=np.float64)
+    if A.ndim != 2 or A.shape[1] != n_features:
+        raise ValueError(
+            f"mixing has shape {A.shape}; it must be a matrix with n_features={n_features} columns, one for "
+            "each source."
+        )
     S = draw(rng, (n_samples, n_features), df)
     return SparseSources(X=S if mixing is None else S @ A.T, S=S, A=A)
 
@@ -108,6 +121,7 @@ def _law(distribution: Any) -> Law:
         return DISTRIBUTIONS[distribution]
     # Only a frozen distribution has all its parameters; ``dist`` is its family.
     if hasattr(distribution, "dist") and hasattr(distribution, "rvs"):
+        # NaN or infinity where the law has none.
         mean, std = float(distribution.mean()), float(distribution.std())
 
         def draw(rng: np.random.Generator, shape: tuple[int, int], df: float) -> np.ndarray:
@@ -122,23 +136,3 @@ def _law(distribution: Any) -> Law:
         f"the distribution of the sources is {distribution!r}; it must be one of {', '.join(DISTRIBUTIONS)}, "
         "or a distribution of scipy.stats with its parameters, such as scipy.stats.gennorm(0.5)."
     )
-
-
-def _mixing_matrix(
-    mixing: ArrayLike | str | None, *, n_features: int, rng: np.random.Generator
-) -> np.ndarray:
-    """Return the mixing matrix, of shape (n_mixtures, n_features)."""
-    if mixing is None:
-        return np.eye(n_features)
-    if isinstance(mixing, str):
-        if mixing != "orthogonal":
-            raise ValueError(f"mixing is {mixing!r}; it must be None, 'orthogonal' or a matrix.")
-        Q, R = np.linalg.qr(rng.standard_normal((n_features, n_features)))
-        return Q * np.sign(np.diag(R))  # signs of R make Q uniform over rotations and reflections
-    A = np.asarray(mixing, dtype=np.float64)
-    if A.ndim != 2 or A.shape[1] != n_features:
-        raise ValueError(
-            f"mixing has shape {A.shape}; it must be a matrix with "
-            f"n_features={n_features} columns, one for each source."
-        )
-    return A

@@ -100,7 +100,18 @@ def load_stl10(
     where = find_release(STL10, path, needs=names, download=download)
     if split == "unlabeled":
         # 2.6 GB of unlabeled images are not read, but mapped.
-        return ImageSet(_map_images(where, names[0], verify=verify), None, ())
+        if where.is_file():
+            raise ValueError(
+                f"The unlabeled images can't be mapped from the archive {where}. Unpack it "
+                f"(tar -xzf {where.name}) and pass the folder {STL10.folder}."
+            )
+        size = file_sizes(where, names)[names[0]]
+        n_images = N_IMAGES["unlabeled"] if verify else -(-size // RECORD)
+        read_files(where, names, lambda file: file.expect(n_images * RECORD))
+        if n_images == 0:
+            raise ValueError(f"{where / names[0]} is empty. Get it again.")
+        planes = np.memmap(where / names[0], np.uint8, mode="r", shape=(n_images, *PLANES))
+        return ImageSet(_upright(planes), None, ())
     return _read_parts(where, parts, names, verify=verify)
 
 
@@ -137,21 +148,6 @@ def _read_parts(where: Path, parts: tuple[str, ...], names: list[str], *, verify
 def _upright(planes: np.ndarray) -> np.ndarray:
     """View planes of columns, (n, channel, column, row), as images (n, row, column, channel)."""
     return planes.transpose(0, 3, 2, 1)
-
-
-def _map_images(where: Path, name: str, *, verify: bool) -> np.ndarray:
-    """Map a file of images without reading it."""
-    if where.is_file():
-        raise ValueError(
-            f"The unlabeled images can't be mapped from the archive {where}. Unpack it "
-            f"(tar -xzf {where.name}) and pass the folder {STL10.folder}."
-        )
-    size = file_sizes(where, [name])[name]
-    n_images = N_IMAGES["unlabeled"] if verify else -(-size // RECORD)
-    read_files(where, [name], lambda file: file.expect(n_images * RECORD))
-    if n_images == 0:
-        raise ValueError(f"{where / name} is empty. Get it again.")
-    return _upright(np.memmap(where / name, np.uint8, mode="r", shape=(n_images, *PLANES)))
 
 
 def _parse_folds(file: DataFile, n_images: int, *, length: int | None) -> list[np.ndarray]:

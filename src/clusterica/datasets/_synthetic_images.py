@@ -100,6 +100,7 @@ def make_sparse_images(
         S = rng.laplace(scale=scale, size=(rows, n_atoms))
         if density < 1:
             S *= rng.random((rows, n_atoms)) < density
+        # Drawn in float64, as NumPy does, so that the draw does not depend on the dtype of the result.
         codes = S.astype(np.float32)
         X[start : start + rows] = codes if kind == "pixels" else codes @ D
     return SparseImages(X.reshape(n_samples, size, size), D.reshape(n_atoms, size, size))
@@ -125,39 +126,32 @@ def _gratings(size: int) -> np.ndarray:
 
 
 def _gabors(size: int, n_atoms: int, rng: np.random.Generator) -> np.ndarray:
-    """Draw Gabor functions and keep those that are most independent of each other."""
+    """Draw Gabor functions of unit length, and keep those that are most independent of each other."""
     from scipy.linalg import qr
 
     chosen: list[np.ndarray] = []
-    missing = n_atoms
-    while missing:  # one round gives at most a basis
-        count = min(missing, size * size)
-        # Eight candidates for each place in a basis keep the condition number near 30 for 16 x 16 pixels.
-        drawn = _draw_gabors(size, 8 * size * size, rng)
+    # Eight candidates for each place in a basis keep the condition number near 30 for 16 x 16 pixels.
+    n = 8 * size * size
+    for start in range(0, n_atoms, size * size):  # one round gives at most a basis
+        spot = rng.uniform(-0.5, size - 0.5, (2, n, 1, 1))
+        angle = rng.uniform(0, np.pi, (n, 1, 1))
+        # From 0.1 cycles a pixel to 0.5, the most that pixels carry; uniform in octaves, to prefer no scale.
+        frequency = np.exp(rng.uniform(math.log(0.1), math.log(0.5), (n, 1, 1)))
+        phase = rng.uniform(0, 2 * np.pi, (n, 1, 1))
+        down = np.arange(size)[:, np.newaxis] - spot[0]
+        right = np.arange(size) - spot[1]
+        across = right * np.cos(angle) + down * np.sin(angle)
+        along = down * np.cos(angle) - right * np.sin(angle)
+        # The envelope has a deviation of 0.4 wavelengths across the stripes, so that about one and a half
+        # waves are visible, and is 1.5 times as long along them.
+        width = 0.4 / frequency
+        envelope = np.exp(-(across**2 + (along / 1.5) ** 2) / (2 * width**2))
+        waves = envelope * np.cos(2 * np.pi * frequency * across + phase)
+        drawn = _unit_rows(waves.reshape(n, -1))
         with one_blas_thread():  # many small steps, in which threads wait for each other
             _, order = qr(drawn.T, mode="r", pivoting=True)
-        chosen.append(drawn[np.sort(order[:count])])
-        missing -= count
+        chosen.append(drawn[np.sort(order[: min(size * size, n_atoms - start)])])
     return np.concatenate(chosen)
-
-
-def _draw_gabors(size: int, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Draw Gabor functions of unit length at random, of shape (count, size * size)."""
-    spot = rng.uniform(-0.5, size - 0.5, (2, count, 1, 1))
-    angle = rng.uniform(0, np.pi, (count, 1, 1))
-    # From 0.1 cycles a pixel to 0.5, the most that pixels carry; uniform in octaves, to prefer no scale.
-    frequency = np.exp(rng.uniform(math.log(0.1), math.log(0.5), (count, 1, 1)))
-    phase = rng.uniform(0, 2 * np.pi, (count, 1, 1))
-    down = np.arange(size)[:, np.newaxis] - spot[0]
-    right = np.arange(size) - spot[1]
-    across = right * np.cos(angle) + down * np.sin(angle)
-    along = down * np.cos(angle) - right * np.sin(angle)
-    # The envelope has a deviation of 0.4 wavelengths across the stripes, so that about one and a half waves
-    # are visible, and is 1.5 times as long along them.
-    width = 0.4 / frequency
-    envelope = np.exp(-(across**2 + (along / 1.5) ** 2) / (2 * width**2))
-    D = (envelope * np.cos(2 * np.pi * frequency * across + phase)).reshape(count, -1)
-    return _unit_rows(D)
 
 
 def _unit_rows(D: np.ndarray) -> np.ndarray:

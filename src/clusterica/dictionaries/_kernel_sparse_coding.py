@@ -209,6 +209,7 @@ class KernelSparseCoding(
         drawn = rows.take(np.sort(rng.choice(rows.n_rows, size=size, replace=False)))
         sample = scale_rows(drawn, normalize=self.normalize)
         kernel = make_kernel(self.kernel, gamma=self.gamma, rows=sample, rng=rng)
+        # φ(w) must have unit length: else long basis vectors with small codes would cost nothing.
         self.kernel_ = kernel if kernel.unit_diagonal else Normalized(kernel)
         progress = fit_progress(self, 2, X=X, y=y)
         start = kmeans_start(rows, sample, n, rng=rng, progress=progress)
@@ -252,6 +253,7 @@ class KernelSparseCoding(
             In the library and on the device of X.
         """
         rows = check_fitted_rows(self, X, "components_")
+        # New rows may have another dtype than those of fit: the work is in theirs.
         W = rows.place.put(np.asarray(to_host(self.components_), dtype=rows.dtype))
         G, settings = gram(self.kernel_, W), self._code_settings()
         if is_dask_array(X):  # lazy: there are no codes yet to warn about
@@ -263,11 +265,14 @@ class KernelSparseCoding(
     def _evaluate(self, rows: Rows, W: np.ndarray) -> Evaluation:
         """Return the objective and its gradient by the basis, from one walk over the rows."""
         placed = rows.place.put(W.astype(rows.dtype))
+        # At the best codes the derivative by the codes is zero (or cancels with the penalty), so that by
+        # the basis alone is the whole gradient: Danskin.
         fn = partial(coding_sums, **self._code_settings())
         total = map_reduce(fn, rows, placed, gram(self.kernel_, placed))
         sums = CodingSums(*(to_host(value) for value in total))
         # The basis as the rows have seen it, rounded to their dtype: the gradient must belong to it.
         V = W.astype(rows.dtype).astype(np.float64)
+        # The part of k(W, W), which no row enters: added once, after the walk.
         own = basis_pull(self.kernel_, V, gram(self.kernel_, V), sums.products)
         gradient = sums.scale[:, None] * V - sums.vector + own.gradient(V)
         return Evaluation(float(sums.objective) / rows.n_rows, gradient / rows.n_rows, sums)
@@ -290,7 +295,9 @@ class KernelSparseCoding(
         self.components_ = rows.learned(W)
         self.n_components_ = self._n_features_out = len(W)
         self.objective_history_, self.n_iter_ = np.array(result.history), result.n_iter
+        # Counted in the last walk over the rows: no other is needed.
         self.n_dead_ = int((sums.reached == 0).sum())
+        # Attributes first: a user who turns warnings into errors still has the basis.
         result.warn_if_unfinished(self)
         self._warn_of_unsolved(float(sums.unsolved), rows.n_rows)
         if self.n_dead_ > MUCH_DEAD * len(W):

@@ -80,6 +80,7 @@ class CentersDisplay:
         -------
         CentersDisplay
         """
+        # Filters of centred data are relative to the mean.
         centers, mean = learned_centers(estimator), getattr(estimator, "mean_", None)
         display = cls(to_host(X), centers, origin=(0.0, 0.0) if mean is None else to_host(mean))
         return display.plot(ax=ax, max_points=max_points, length=length, title=title)
@@ -114,6 +115,7 @@ class CentersDisplay:
         if max_points < 1:
             raise ValueError(f"max_points is {max_points!r}; it must be at least 1.")
         if length is not None:
+            # Directions: their own lengths mean nothing next to the rows.
             tips = length * tips / np.linalg.norm(tips, axis=1, keepdims=True)
         origin = np.asarray(self.origin, dtype=np.float64)
         # Every so many rows, not the first ones: rows may be sorted.

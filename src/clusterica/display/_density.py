@@ -124,8 +124,10 @@ class DensityDisplay:
                 f"{type(estimator).__name__} has no density_ to show; pass a DensityClusterer, or a "
                 "pipeline that ends in one."
             )
+        # A pipeline of the clusterer alone has no step to project by.
         if X is not None and steps is not None and len(steps):
             X = steps.transform(X)
+        # Tensors on a device can be drawn too.
         x = None if X is None else to_host(X)
         parts = (to_host(a) for a in (estimator.grid_, estimator.density_, estimator.valleys_))
         grid, density, valleys = parts
@@ -186,11 +188,13 @@ class DensityDisplay:
     def _draw_rows(self, strips: dict[str | None, np.ndarray], top: float) -> list[Any]:
         """Draw each class as a strip of small bars below the axis, with its name at the left."""
         points, heights = [], [-(i + 0.75) * _STRIP * top for i in range(len(strips))]
+        # Without classes all rows are one strip, in grey.
         colors = ["0.25" if None in strips else _MARKS[i % len(_MARKS)] for i in range(len(strips))]
         for values, height, color in zip(strips.values(), heights, colors, strict=True):
             flat = np.full(len(values), height)
             points += self.ax_.plot(values, flat, "|", color=color, alpha=0.8, markersize=7)
         if self.y is not None:
+            # Minor ticks: the major ones are those of the density.
             self.ax_.set_yticks(heights, [str(name) for name in strips], minor=True)
             self.ax_.tick_params(axis="y", which="minor", length=0, labelsize="small")
             for text, color in zip(self.ax_.get_yticklabels(minor=True), colors, strict=True):
@@ -203,6 +207,7 @@ class DensityDisplay:
         """Set the limits of the axes, with room for the strips below the density."""
         top = density.max()
         seen = grid[density > 2e-3 * top]  # less than a pixel high; long tails are cut off
+        # Every valley is shown, even one in a tail that is cut off.
         ends = np.array([min(seen[0], *valleys, seen[0]), max(seen[-1], *valleys, seen[-1])])
         margin = 0.02 * (ends[1] - ends[0])
         ax = self.ax_
@@ -229,6 +234,7 @@ def _strips(
         rows = rows[:, 0]
     if rows.ndim != 1:
         raise ValueError(f"x has shape {rows.shape}; DensityDisplay draws one column.")
+    # Every so many rows, not the first ones: rows may be sorted.
     every = slice(None, None, -(-len(rows) // max_points))
     if y is None:
         return {None: rows[every]}

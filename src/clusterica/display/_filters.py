@@ -99,9 +99,11 @@ class FiltersDisplay:
         """
         _check_show(show)
         if hasattr(estimator, "patch_shape_"):  # fitted image features
+            # They have a whitener of their own, so that no other is needed to show pixels.
             rows = image_filters(estimator, show=show, region=region)
             shape = picture_shape(estimator.patch_shape_) if shape is None else shape
         else:
+            # For an ICA the two differ; for a clusterer both are its centres.
             rows = learned_patterns(estimator) if show == "patterns" else learned_rows(estimator)
         if whitener is not None:
             rows = to_pixels(rows, whitener=whitener, show=show)
@@ -142,6 +144,7 @@ class FiltersDisplay:
         )
         self.ax_ = axes_or_new(ax, what="FiltersDisplay")
         self.figure_ = self.ax_.figure
+        # Fixed limits: a picture of weak filters must not be stretched to full contrast.
         self.image_ = self.ax_.imshow(picture, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
         self.ax_.set_axis_off()
         if title is not None:
@@ -154,6 +157,7 @@ def to_pixels(rows: np.ndarray, *, whitener: Any, show: str) -> np.ndarray:
     _check_show(show)
     if show == "whitened":
         return turned_to_zca(rows, whitener)
+    # Vectors are rows here, so the matrices of the formula are transposed.
     back = whitener.dewhitening_.T if show == "patterns" else whitener.whitening_
     pixels: np.ndarray = rows @ to_host(back)
     return pixels

@@ -50,6 +50,7 @@ def learned_patterns(estimator: Any) -> np.ndarray:
     """
     check_is_fitted(estimator)
     if hasattr(estimator, "mixing_"):
+        # Sources are the columns of a mixing matrix.
         return np.asarray(to_host(estimator.mixing_)).T
     return learned_rows(estimator)
 
@@ -70,6 +71,7 @@ def learned_centers(estimator: Any) -> np.ndarray:
     check_is_fitted(estimator)
     if hasattr(estimator, "mixing_centroids_"):
         return np.asarray(to_host(estimator.mixing_centroids_))
+    # An ICA without centroids has one arrow for each source.
     return learned_patterns(estimator)
 
 
@@ -120,6 +122,7 @@ def turned_to_zca(rows: np.ndarray, whitener: Any) -> np.ndarray:
     if getattr(whitener, "dewhitening_", None) is None:
         return rows
     back = np.asarray(to_host(whitener.dewhitening_), dtype=np.float64)
+    # With T⁻¹ = U S Vᵀ, Q = (U Vᵀ)ᵀ: what is left of the inverse without its stretching.
     U, _, Vt = np.linalg.svd(back, full_matrices=False)
     turned: np.ndarray = rows @ (U @ Vt).T
     return turned

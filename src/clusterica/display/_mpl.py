@@ -33,6 +33,7 @@ def axes_or_new(ax: Axes | None, *, what: str, size: tuple[float, float] | None 
     check_matplotlib(what)
     if ax is not None:
         return ax
+    # Only here: pyplot chooses a backend, which may need a screen.
     from matplotlib import pyplot
 
     return pyplot.subplots(figsize=size, layout="constrained")[1]

@@ -77,6 +77,7 @@ class ClusterSizesDisplay:
         ClusterSizesDisplay
         """
         check_is_fitted(estimator)
+        # Image features keep the clusterer, one for each region.
         learner = of_region(getattr(estimator, "learner_", estimator), region)
         sizes = cluster_sizes(learner)
         if sizes is None:
@@ -110,7 +111,9 @@ class ClusterSizesDisplay:
         ranks, few = np.arange(1, len(sizes) + 1), near_empty(sizes)
         self.ax_ = axes_or_new(ax, what="ClusterSizesDisplay")
         self.figure_ = self.ax_.figure
+        # Steps and not bars: there may be thousands of clusters.
         (self.line_,) = self.ax_.step(ranks, sizes, where="mid", color="#2f5d8c", linewidth=1.8)
+        # The mean is what "near-empty" is relative to.
         self.ax_.axhline(sizes.mean(), color="0.55", linewidth=0.9, linestyle=(0, (4, 3)))
         self.ax_.annotate(
             "mean",
@@ -123,6 +126,7 @@ class ClusterSizesDisplay:
             color="0.35",
         )
         if few.any():
+            # Sizes fall, so near-empty clusters are at the end.
             start = ranks[few][0] - 0.5
             self.ax_.axvspan(start, len(sizes) + 0.5, color="#e45756", alpha=0.15, linewidth=0)
         self.ax_.set_yscale("symlog", linthresh=1)  # as a logarithm, and with a place for zero

@@ -104,7 +104,9 @@ class StagesDisplay:
         """
         if max_patches < 1:
             raise ValueError(f"max_patches is {max_patches!r}; it must be at least 1.")
+        # Only those that are drawn are processed.
         found = estimator.stages(patches[:max_patches], region=region)
+        # In the order of the steps; codes are left out, since they do not look like patches.
         rows = {name: np.asarray(to_host(found[name])) for name in _LABELS if name in found}
         filters = of_region(getattr(estimator, "filters_", None), region)
         if filters is not None:
@@ -152,8 +154,20 @@ class StagesDisplay:
         ((n, n_features),) = sizes
         # One line of tiles for each step, with as many columns as patches.
         shape = image_shape(n_features, shape=self.shape)
-        greys = np.concatenate(_greys(rows))
-        picture = lay_out(greys, shape=shape, n_columns=n, pad=pad)
+        greys, peak = [], 0.0
+        for name, values in rows.items():
+            if name == "raw":  # pixels, by their range
+                low, width = values.min(), np.ptp(values)
+                greys.append((values - low) / width if width > 0 else np.full_like(values, 0.5))
+                continue
+            # Around zero, which is grey. The best filter has the scale of the whitened patch, so that the two
+            # can be compared.
+            if name != _BEST or peak == 0.0:
+                peak = float(
+                    np.quantile(np.abs(values), 0.995)
+                )  # the few beyond are black or white
+            greys.append(0.5 + np.clip(values / peak, -1, 1) / 2 if peak > 0 else 0 * values + 0.5)
+        picture = lay_out(np.concatenate(greys), shape=shape, n_columns=n, pad=pad)
 
         height = 0.6 + 7.0 * picture.shape[0] / picture.shape[1]  # wide and low, as the picture is
         self.ax_ = axes_or_new(ax, what="StagesDisplay", size=(8.0, height))
@@ -167,17 +181,3 @@ class StagesDisplay:
         if title is not None:
             self.ax_.set_title(title)
         return self
-
-
-def _greys(rows: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-    """Scale values to 0..1: raw ones by their range, others around zero by the scale of their step."""
-    found, peak = [], 0.0
-    for name, values in rows.items():
-        if name == "raw":
-            low, width = values.min(), np.ptp(values)
-            found.append((values - low) / width if width > 0 else np.full_like(values, 0.5))
-            continue
-        if name != _BEST or peak == 0.0:  # the best filter has the scale of the whitened patch
-            peak = float(np.quantile(np.abs(values), 0.995))  # the few beyond are black or white
-        found.append(0.5 + np.clip(values / peak, -1, 1) / 2 if peak > 0 else 0 * values + 0.5)
-    return found

@@ -64,8 +64,10 @@ def tile_images(
     if n_columns is not None and n_columns < 1:
         raise ValueError(f"n_columns is {n_columns!r}; it must be at least 1, or None.")
     shape = image_shape(rows.shape[1], shape=shape)
+    # The last line of tiles may be short.
     across = math.ceil(math.sqrt(len(rows))) if n_columns is None else n_columns
     size = np.abs(rows)
+    # By the largest absolute value, so that zero is the same grey in every tile.
     peak = size.max(axis=1, keepdims=True) if scale == "each" else size.max(keepdims=True)
     # Where the peak is zero the filter is zero, and grey.
     values = 0.5 + 0.5 * np.divide(rows, peak, out=np.zeros_like(rows), where=peak > 0)
@@ -76,9 +78,11 @@ def lay_out(
     values: np.ndarray, *, shape: tuple[int, ...], n_columns: int, pad: int, background: float = 1.0
 ) -> np.ndarray:
     """Return one image of rows of values from 0 to 1; each row becomes a tile of this shape."""
+    # Grey tiles have one channel here, which is dropped at the end.
     tiles = values.reshape(len(values), shape[0], shape[1], -1)
     down, across = math.ceil(len(tiles) / n_columns), n_columns
     height, width, channels = tiles.shape[1:]
+    # A line of background between tiles, and around all of them.
     step_y, step_x = height + pad, width + pad
     picture = np.full((down * step_y + pad, across * step_x + pad, channels), background)
     for index, tile in enumerate(tiles):
@@ -103,6 +107,7 @@ def image_shape(n_features: int, *, shape: tuple[int, ...] | None = None) -> tup
     side = math.isqrt(n_features)
     if side * side == n_features:
         return (side, side)
+    # Three channels, the last axis of a pixel.
     side = math.isqrt(n_features // 3)
     if 3 * side * side == n_features:
         return (side, side, 3)

@@ -59,7 +59,7 @@ def provenance(
 def source_commit() -> Commit:
     """Return the commit of this code.
 
-    In a checkout git knows it; in an installed wheel it is in a file.
+    In a checkout it comes from git; in an installed wheel it is in a file.
     """
     package = Path(__file__).parent.parent
     try:

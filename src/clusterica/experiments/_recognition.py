@@ -123,7 +123,7 @@ def evaluate_classifier(model: Any, split: Split) -> Score:
     return Score(accuracy, fit[0], predict[0], 0.0, gib=memory.gib())
 
 
-class Committee(NamedTuple):
+class JointScore(NamedTuple):
     """Accuracy of several methods together, and the score of each."""
 
     accuracy: float
@@ -132,7 +132,7 @@ class Committee(NamedTuple):
 
 def evaluate_committee(
     members: Sequence[ImageFeatures], split: Split, *, mirrored: bool = True
-) -> Committee:
+) -> JointScore:
     """Train a classifier for each kind of features, and classify by the sum of their decision functions.
 
     With ``mirrored``, classifiers are trained on mirror images as well, and decide on a test image together
@@ -149,7 +149,7 @@ def evaluate_committee(
         for features in members
     ]
     decisions, outcomes = zip(*judged, strict=True)
-    return Committee(_accuracy(np.sum(decisions, axis=0), split), list(outcomes))
+    return JointScore(_accuracy(np.sum(decisions, axis=0), split), list(outcomes))
 
 
 def _fit_and_score(

@@ -148,7 +148,7 @@ class ClusterICA(
     otherwise clusterers of this library read them block by block. The steps of refine need no whitened
     rows, only passes over X.
 
-    One source may be Gaussian. Two or more can't be told apart by any method: their space is found, but the
+    One source may be Gaussian. Two or more can't be separated by any method: their space is found, but the
     directions in it mean nothing, and the fit warns. Without refine sources must be sparse (excess kurtosis
     well above 0), since clusters do not lie along others.
 
@@ -366,7 +366,7 @@ class ClusterICA(
         if light_tails:
             warn_user(
                 f"refine={self.refine!r} is the law of sources with lighter tails than a Gaussian, and "
-                "clusters lie along sparse ones, which have heavier tails: its likelihood leads away from "
+                "clusters lie along sparse ones, which have heavier tails: its likelihood moves away from "
                 "them; use refine='ml' or LogCosh()"
             )
         return self.refine

@@ -128,11 +128,19 @@ def maximize_likelihood(
     progress : Progress, optional
         Task of which the steps are parts.
     """
-    evaluate: Callable[[np.ndarray], Evaluation] = _LikelihoodOfLaws(rows, B0, mean)
-    if contrast is not None:
-        evaluate = partial(_evaluate, rows=rows, B0=B0, mean=mean, contrast=contrast)
+
+    def evaluate(W: np.ndarray) -> Evaluation:
+        # The mean loss, its relative gradient, and the curvatures h: one walk over the rows.
+        fn = partial(likelihood_sums, contrast=contrast)
+        mean_of = LikelihoodSums(*means_of(fn, rows, W @ B0, mean))
+        # E[G''(y_i) y_j²] is the product of the means for independent sources; exact on the diagonal.
+        h = np.outer(mean_of.curvature, mean_of.energy)
+        np.fill_diagonal(h, mean_of.diagonal)
+        objective = float(mean_of.value) - np.linalg.slogdet(W).logabsdet
+        return Evaluation(objective, mean_of.gradient - np.eye(len(W)), h)
+
     solver = LBFGS(
-        evaluate=evaluate,
+        evaluate=_LikelihoodOfLaws(rows, B0, mean) if contrast is None else evaluate,
         retract=lambda W, E: W + E @ W,
         precondition=_quasi_newton,
         size=len,  # the squared length of the identity, which a relative move is compared with
@@ -151,19 +159,6 @@ def maximize_likelihood(
             "that e^-G is a density, or use SmoothedLaplace() or LogCosh()"
         )
     return result._replace(params=B)
-
-
-def _evaluate(
-    W: np.ndarray, *, rows: Rows, B0: np.ndarray, mean: np.ndarray, contrast: Contrast
-) -> Evaluation:
-    """Return the mean loss, its relative gradient, and the curvatures h, one walk over the rows."""
-    fn = partial(likelihood_sums, contrast=contrast)
-    mean_of = LikelihoodSums(*means_of(fn, rows, W @ B0, mean))
-    # E[G''(y_i) y_j²] is the product of the means for independent sources; exact on the diagonal.
-    h = np.outer(mean_of.curvature, mean_of.energy)
-    np.fill_diagonal(h, mean_of.diagonal)
-    objective = float(mean_of.value) - np.linalg.slogdet(W).logabsdet
-    return Evaluation(objective, mean_of.gradient - np.eye(len(W)), h)
 
 
 class _LikelihoodOfLaws:

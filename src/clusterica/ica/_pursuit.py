@@ -19,7 +19,6 @@ from clusterica.arrays import (
     Array,
     FloatOutputMixin,
     Interval,
-    Rows,
     StrOptions,
     as_generator,
     check_fitted_rows,
@@ -59,7 +58,7 @@ class KurtosisPursuit(
 ):
     r"""Directions in which data is least Gaussian; the one of least kurtosis shows clusters.
 
-    A projection on a line along which there are two clusters is flat or has two humps: its kurtosis is
+    A projection on a line along which there are two clusters is flat or has two peaks: its kurtosis is
     negative. So the direction :math:`a` of least excess kurtosis (2.1) of [1]_,
 
     .. math::
@@ -237,8 +236,11 @@ class KurtosisPursuit(
                 "the data varies (a constant column has none, one that depends on others adds none); use "
                 "at most so many, and data that is not constant"
             )
-        kurtosis = _feature_kurtosis(rows, self.whitener_)
-        warn_of_few_rows(kurtosis, rows.n_rows, "feature")
+        # The excess kurtosis of every feature, -3 for a constant one.
+        variances = np.diag(to_host(self.whitener_.covariance_))
+        scale = np.sqrt(np.where(variances > 0, variances, np.inf)).astype(rows.dtype)
+        (fourths,) = map_reduce(column_fourths, rows, self.whitener_.mean_, scale)
+        warn_of_few_rows(to_host(fourths) / rows.n_rows - 3, rows.n_rows, "feature")
         progress = fit_progress(self, self.n_components, X=X, y=y)
         found: list[FoundDirection] = []
         for _ in range(self.n_components):
@@ -315,7 +317,7 @@ class KurtosisPursuit(
         # As many points as this can be cut into any two groups by a plane.
         if n <= d + 1:
             warn_user(
-                f"n_samples={n} rows vary in {d} dimensions, so that there is a direction to tell apart any "
+                f"n_samples={n} rows vary in {d} dimensions, so that there is a direction that separates any "
                 "two groups of them, and the one found means nothing; give more rows, or look in fewer "
                 "dimensions with whitener=Whitener('pca', eps=0.0, n_components=...)"
             )
@@ -350,12 +352,3 @@ def _learned(white: PursuitSpace, directions: list[np.ndarray]) -> dict[str, Any
         "mean_": rows.learned(white.mean),
         "_n_features_out": len(F),
     }
-
-
-def _feature_kurtosis(rows: Rows, whitener: Whitener) -> np.ndarray:
-    """Return the excess kurtosis of every feature, -3 for a constant one."""
-    variances = np.diag(to_host(whitener.covariance_))
-    scale = np.sqrt(np.where(variances > 0, variances, np.inf)).astype(rows.dtype)
-    (fourths,) = map_reduce(column_fourths, rows, whitener.mean_, scale)
-    kurtosis: np.ndarray = to_host(fourths) / rows.n_rows - 3
-    return kurtosis

@@ -189,11 +189,21 @@ def find_rotation(white: WhiteRows, start: np.ndarray, *, rng: np.random.Generat
     """
     W = _turn(white, start)
     tails = _tails(white, W)
+    # Six sampling errors 1 / √n_rows show a mixture: the largest correlation over all pairs of 50 independent
+    # sources is about 4.5 of them. Four sines in equal shares have a correlation of 0.1.
+    noise = 6 / np.sqrt(white.rows.n_rows)
     # Of 30 draws of 25 sawtooths three second starts mend two. Four sines whose frequencies add up
     # (f + g = h + k) may stay in equal shares, 3 draws of 25 sines in 30: their energies do not depend on
     # each other.
     for _ in range(3):
-        mixed = _still_mixed(white, W, tails)
+        # Sources without heavy tails whose energies depend on those of others of them are still mixed.
+        of = EnergyProducts(*white.means(energy_products, W))
+        covariance = of.second - np.outer(of.first, of.first)
+        deviations = np.sqrt(np.maximum(np.diag(covariance), np.finfo(float).tiny))
+        correlation = np.abs(covariance / np.outer(deviations, deviations))
+        np.fill_diagonal(correlation, 0)
+        light = tails < noise
+        mixed = np.flatnonzero(light & (correlation[light] > noise).any(axis=0))
         if len(mixed) < 2:
             break
         again = W.copy()
@@ -231,17 +241,3 @@ def _tails(white: WhiteRows, W: np.ndarray) -> np.ndarray:
     of = LikelihoodSums(*white.means(partial(likelihood_sums, contrast=_CONTRAST), W))
     tails: np.ndarray = of.curvature - np.diag(of.gradient)
     return tails
-
-
-def _still_mixed(white: WhiteRows, W: np.ndarray, tails: np.ndarray) -> np.ndarray:
-    """Return the indices of sources without heavy tails whose energies depend on those of others of them."""
-    of = EnergyProducts(*white.means(energy_products, W))
-    covariance = of.second - np.outer(of.first, of.first)
-    deviations = np.sqrt(np.maximum(np.diag(covariance), np.finfo(float).tiny))
-    correlation = np.abs(covariance / np.outer(deviations, deviations))
-    np.fill_diagonal(correlation, 0)
-    # Six sampling errors 1 / √n_rows show a mixture: the largest correlation over all pairs of 50 independent
-    # sources is about 4.5 of them. Four sines in equal shares have a correlation of 0.1.
-    noise = 6 / np.sqrt(white.rows.n_rows)
-    light = tails < noise
-    return np.flatnonzero(light & (correlation[light] > noise).any(axis=0))

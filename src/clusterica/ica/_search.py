@@ -81,7 +81,7 @@ class FoundDirection(NamedTuple):
     n_iter: int
     """Passes over the rows."""
     converged: bool
-    """Whether the best start came to rest, or was stopped."""
+    """Whether the best start converged, or was stopped."""
 
 
 @dataclass(frozen=True)
@@ -129,8 +129,16 @@ class DirectionSearch:
         # A step smaller than the digits of the rows is none.
         tol = max(tol, 8 * float(np.finfo(self.white.rows.dtype).eps))
         sides = np.repeat(self.sides, n_init)
+
+        def values(B: np.ndarray, starts: np.ndarray) -> SphereValues:
+            # The excess, negated where a start looks for the largest.
+            means, side = space.means(B, self.contrast.contrast), sides[starts]
+            excess, sign = side * self.contrast.excess(means.value), self.contrast.sign * side
+            gradients = sign[:, None] * (means.gradient @ space.T.T)
+            return SphereValues(excess, gradients, sign * means.curvature)
+
         result = iterate(
-            SphereDescent(partial(self._values, space=space, sides=sides), tol).step,
+            SphereDescent(values, tol).step,
             LoopState(0, start_paths(np.tile(B, (len(self.sides), 1)))),
             max_iter=max_iter,
             tol=0,
@@ -148,18 +156,6 @@ class DirectionSearch:
             sides.reshape(-1, n_init)[chosen] * ends[chosen],
             result.n_iter,
             result.stopped or not paths.moving[best],
-        )
-
-    def _values(
-        self, B: np.ndarray, starts: np.ndarray, *, space: PursuitSpace, sides: np.ndarray
-    ) -> SphereValues:
-        """Return the excess at directions B, negated where a start looks for the largest."""
-        means = space.means(B, self.contrast.contrast)
-        side = sides[starts]
-        sign = self.contrast.sign * side
-        values = side * self.contrast.excess(means.value)
-        return SphereValues(
-            values, sign[:, None] * (means.gradient @ space.T.T), sign * means.curvature
         )
 
 
@@ -191,7 +187,7 @@ class Paths(NamedTuple):
     angles: np.ndarray
     """Length of the step to try, shape (n_starts,)."""
     moving: np.ndarray
-    """Whether a start has not come to rest, shape (n_starts,)."""
+    """Whether a start has not converged yet, shape (n_starts,)."""
 
 
 def start_paths(points: np.ndarray) -> Paths:
@@ -212,7 +208,7 @@ class SphereDescent:
     evaluate : callable
         ``evaluate(points, starts)`` returns the :class:`SphereValues` at points of these starts.
     tol : float
-        A start comes to rest when its next step is at most this long, in radians.
+        A start has converged when its next step is at most this long, in radians.
     """
 
     evaluate: Callable[[np.ndarray, np.ndarray], SphereValues]
@@ -229,7 +225,12 @@ class SphereDescent:
         # Armijo's rule, with the usual share of the promised decrease; written so that a NaN fails.
         fell = there.values <= here.values - 1e-4 * here.angles * here.slopes
         carried = here.headings * cos - here.points * sin
-        gone, short = _arrived(here, there, points, carried), _shortened(here, there.values)
+        gone = _arrived(here, there, points, carried)
+        # Else stay, and try the lowest point of the parabola through both values next; neither so near that
+        # the search stalls, nor so far that it fails again: the usual safeguard.
+        rise = np.maximum(there.values - here.values + here.angles * here.slopes, _TINY)
+        lowest = here.slopes * here.angles**2 / (2 * rise)
+        short = here._replace(angles=np.clip(lowest, 0.1 * here.angles, 0.5 * here.angles))
         # The fields have one or two axes, the first of which is that of the starts.
         new = Paths(
             *(
@@ -265,14 +266,6 @@ def _arrived(here: Paths, there: SphereValues, points: np.ndarray, carried: np.n
     # At most 0.8 radians: a longer step would jump to another hill rather than climb down this one.
     angles = np.minimum(np.where(curved_up, learned, onwards), 0.8)
     return Paths(points, there.values, slopes, headings, angles, here.moving)
-
-
-def _shortened(here: Paths, values: np.ndarray) -> Paths:
-    """Return the paths where they were, to try the lowest point of the parabola through both values."""
-    rise = np.maximum(values - here.values + here.angles * here.slopes, _TINY)
-    lowest = here.slopes * here.angles**2 / (2 * rise)
-    # Neither so short that it stalls, nor so long that it fails again: the usual safeguard.
-    return here._replace(angles=np.clip(lowest, 0.1 * here.angles, 0.5 * here.angles))
 
 
 def _dot(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -101,7 +101,7 @@ def warn_of_few_rows(kurtosis: np.ndarray, n_rows: int, what: str) -> None:
     """
     in_effect = n_rows / np.maximum(kurtosis + 3, 1e-100)  # a constant column has 0
     j = int(in_effect.argmin())
-    # A column whose variance comes from fewer than five rows, in effect, has none to speak of.
+    # A column whose variance comes from fewer than five rows, in effect, has no useful variance.
     if in_effect[j] < min(5, n_rows / 10):
         warn_user(
             f"about {max(1, round(in_effect[j]))} of {n_rows} rows make up the variance of {what} {j}: its "
@@ -111,7 +111,7 @@ def warn_of_few_rows(kurtosis: np.ndarray, n_rows: int, what: str) -> None:
 
 
 def warn_of_sources(kurtosis: np.ndarray, n_rows: int, *, is_refined: bool) -> None:
-    """Warn of sources that can't be told apart, and of data that seems to have no variance.
+    """Warn of sources that can't be separated, and of data that seems to have no variance.
 
     Parameters
     ----------
@@ -130,14 +130,14 @@ def warn_of_sources(kurtosis: np.ndarray, n_rows: int, *, is_refined: bool) -> N
         if len(among) and among[-1] > 0:  # one Gaussian source is what the others leave
             message = (
                 f"{among[-1] + 1} of {len(kurtosis)} sources look Gaussian (excess kurtosis within "
-                f"{noise[among[-1]]:.2g} of 0, which {n_rows} rows can't tell from 0), and Gaussian "
-                "sources can't be told apart by any method; see kurtosis_"
+                f"{noise[among[-1]]:.2g} of 0, which {n_rows} rows can't distinguish from 0), and Gaussian "
+                "sources can't be separated by any method; see kurtosis_"
             )
     elif (kurtosis < noise[-1]).any():
         message = (
             f"{(kurtosis < noise[-1]).sum()} of {len(kurtosis)} sources look Gaussian or lighter in the "
-            f"tails (excess kurtosis below {noise[-1]:.2g}, which {n_rows} rows can't tell from 0): "
-            "clusters do not lie along such sources, and Gaussian ones can't be told apart by any method; "
+            f"tails (excess kurtosis below {noise[-1]:.2g}, which {n_rows} rows can't distinguish from 0): "
+            "clusters do not lie along such sources, and Gaussian ones can't be separated by any method; "
             "use refine='ml' for light tails, and see kurtosis_"
         )
     if message:

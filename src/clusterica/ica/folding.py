@@ -35,7 +35,7 @@ def fold(centroids: np.ndarray, counts: np.ndarray, n_lines: int) -> np.ndarray:
         How many lines to return, or as many as there are.
     """
     lines = _pair(centroids, counts)
-    first, copies = _tell_copies_apart(lines)
+    first, copies = _find_copies(lines)
     return lines.directions[(first + copies)[:n_lines]]
 
 
@@ -47,7 +47,7 @@ def fold_overcomplete(centroids: np.ndarray, energies: np.ndarray, n_lines: int)
     Parameters
     ----------
     centroids : ndarray of shape (n_clusters, n_features)
-        On both sides of the lines, and beside them.
+        Near both ends of the lines, or not on a line.
     energies : ndarray of shape (n_clusters,)
         Energy of the rows along each. Of very sparse sources most rows are all but zero: they are many, and
         lie in one cluster, whose centroid says nothing.
@@ -55,7 +55,7 @@ def fold_overcomplete(centroids: np.ndarray, energies: np.ndarray, n_lines: int)
         How many lines to return at most.
     """
     lines = _pair(centroids, energies)
-    first, copies = _tell_copies_apart(lines)
+    first, copies = _find_copies(lines)
     sums = lines.weights[first, None] * lines.directions[first]
     masses = lines.weights[first].copy()
     for i in copies:
@@ -94,7 +94,7 @@ def _pair(centroids: np.ndarray, weights: np.ndarray) -> Lines:
     return Lines(np.concatenate([joined, U[single]])[order], masses[order])
 
 
-def _tell_copies_apart(lines: Lines) -> tuple[list[int], list[int]]:
+def _find_copies(lines: Lines) -> tuple[list[int], list[int]]:
     """Return the indices of lines that differ from all before them, and those of the others."""
     first: list[int] = []
     copies: list[int] = []

@@ -1,10 +1,14 @@
-"""A bank of filters D, learned from patches: ``x -> normalise -> whiten -> D``, and how well it fits them."""
+"""A bank of filters D, learned from random patches: ``x -> normalise -> whiten -> D``, and how well it fits.
+
+Patches are one place from each of n equal shares of all places at which a patch fits.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +18,9 @@ from sklearn.utils import get_tags
 from clusterica.arrays import (
     Array,
     Place,
+    as_generator,
     as_rows,
+    get_config,
     map_reduce,
     namespace_of,
     to_host,
@@ -29,14 +35,133 @@ from clusterica.cluster import (
     near_empty,
     with_n_centers,
 )
-from clusterica.images._sampling import Sample
+from clusterica.images._source import Images, Part, check_images
 from clusterica.ops.code import split_signs
 from clusterica.ops.linalg import project, row_energies, unit_rows
-from clusterica.ops.patch import normalize_contrast
+from clusterica.ops.patch import n_places, normalize_contrast, take_patches
 from clusterica.optim import Progress
 from clusterica.preprocessing import ContrastNormalizer, Whitener
 
 LEARNERS = ("spherical-k-means", "patches")
+_AT_ONCE = 2**14  # patches that are cut together; the index of each of their pixels takes 8 bytes
+
+# --- Random patches ---------------------------------------------------------------------------------
+
+
+class Box(NamedTuple):
+    """A rectangle of pixels of an image."""
+
+    top: int
+    left: int
+    height: int
+    width: int
+
+
+class Sample(NamedTuple):
+    """Patches as rows, shape (n_patches, n_features), float32, and the image that each is of."""
+
+    patches: Array
+    images: np.ndarray
+
+
+def sample_patches(
+    X: Any, n_patches: int, *, patch_size: int = 6, random_state: Any = None
+) -> Array:
+    """Cut patches out of images at random places.
+
+    All places at which a patch fits, of all images, are divided into n_patches shares of equal size, and
+    one place is drawn from each. So no patch comes twice, every image gives its share, and large
+    images give more than small ones. The images are read in order, block by block.
+
+    Parameters
+    ----------
+    X : array of shape (n, height, width) or (n, height, width, channels), or list of images
+        NumPy array, memory map or tensor; a list may hold images of different sizes.
+    n_patches : int
+        Number of patches; all there are, if they are fewer.
+    patch_size : int, default=6
+        Side of a patch in pixels.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed of the draw; the same places for every library and device.
+
+    Returns
+    -------
+    patches : array of shape (n_patches, patch_size * patch_size * channels), float32
+        In random order, in the library and on the device of X. Reshape a row to ``(patch_size,
+        patch_size, channels)`` to see the patch.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from clusterica.images import sample_patches
+    >>> X = np.arange(2 * 8 * 8).reshape(2, 8, 8)
+    >>> sample_patches(X, 10, patch_size=4, random_state=0).shape
+    (10, 16)
+    """
+    for name, value in (("n_patches", n_patches), ("patch_size", patch_size)):
+        if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+            raise ValueError(f"{name} is {value!r}; it must be a whole number of at least 1")
+    images = check_images(X, patch_size=patch_size, caller="sample_patches")
+    rng = as_generator(random_state)
+    return draw(images, n_patches, patch_size=patch_size, rng=rng).patches
+
+
+def draw(
+    images: Images,
+    n_patches: int,
+    *,
+    patch_size: int,
+    rng: np.random.Generator,
+    box: Callable[[Part], Box] | None = None,
+) -> Sample:
+    """Draw patches from the boxes of all images, in the library and on the device of the images."""
+    boxes = [Box(0, 0, *part.shape[:2]) if box is None else box(part) for part in images.parts]
+    per_image = [
+        n_places(b.height, patch_size=patch_size) * n_places(b.width, patch_size=patch_size)
+        for b in boxes
+    ]
+    sizes = [part.n_images * n for part, n in zip(images.parts, per_image, strict=True)]
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    total = int(offsets[-1])
+    n = min(int(n_patches), total)
+    # One place from each of n equal shares: no patch comes twice, and the images are read in order.
+    shares = np.arange(n + 1) * total // n
+    picks = shares[:-1] + (rng.random(n) * np.diff(shares)).astype(np.int64)
+    ends = np.searchsorted(picks, offsets)
+    patches, which = [], []
+    for i, part in enumerate(images.parts):
+        mine = picks[ends[i] : ends[i + 1]] - offsets[i]
+        which.append(part.start + mine // per_image[i])
+        image, place = mine // per_image[i], mine % per_image[i]
+        patches.extend(_cut(part, boxes[i], image, place, patch_size))
+    order = rng.permutation(n)
+    xp = namespace_of(*patches)
+    rows = xp.take(xp.concat(patches, axis=0), to_like(order, patches[0]), axis=0)
+    rows = images.home.put(xp.astype(rows, xp.float32, copy=False))
+    return Sample(rows, np.concatenate(which)[order])
+
+
+def _cut(
+    part: Part, box: Box, image: np.ndarray, place: np.ndarray, patch_size: int
+) -> list[Array]:
+    """Return the patches at the places, which are numbered row by row of the box; images in order."""
+    across = n_places(box.width, patch_size=patch_size)
+    top, left = box.top + place // across, box.left + place % across
+    image_bytes = 8 * int(np.prod(part.shape))
+    most = max(1, get_config()["memory"] // (4 * image_bytes))
+    patches, i = [], 0
+    while i < len(image):
+        # As many as are cut at once, from as many images as fit the memory.
+        j = min(i + _AT_ONCE, int(np.searchsorted(image, image[i] + most)))
+        block = part.cut(int(image[i]), int(image[j - 1]) + 1)
+        # Indices go to where the images are: patches are cut there, and only these are moved.
+        places = (to_like(a[i:j], block) for a in (image - image[i], top, left))
+        patches.append(take_patches(block, *places, patch_size=patch_size))
+        i = j
+    return patches
+
+
+# --- The bank of filters ----------------------------------------------------------------------------
 
 
 class LearnerEncoder(BaseEstimator):
@@ -127,7 +252,10 @@ def make_learner(
         # The labels of the patches are not needed: they would cost one more pass.
         learner = GainShapeKMeans(max_iter=20, compute_labels=False)
     if isinstance(learner, type) or not hasattr(learner, "fit"):
+        # A class in place of an object has fit too, but could not be fitted.
         raise TypeError(f"learner={learner!r} must be one of {LEARNERS}, or an estimator with fit")
+    # Drawn even where the learner has a seed of its own, so that what is drawn after it does not depend on
+    # that.
     seed = int(rng.integers(2**31))
     return with_n_centers(learner, n_filters, random_state=seed, n_classes=n_classes)
 
@@ -181,6 +309,7 @@ def learn_bank(
         n_codes = encoder.n_features_out(n_filters)
         return Bank(normalizer, whitener, None, filters, encoder, n_codes)
     y = None
+    # Every patch has the label of its image: weak, but all that there is for supervised filters.
     if get_tags(learner).target_tags.required:
         if labels is None:
             raise ValueError(
@@ -193,7 +322,7 @@ def learn_bank(
     if isinstance(encoder, LearnerEncoder):
         filters = learned_filters(learner, rows, required=False)
         encoder = encoder.with_learner(learner)
-        # A transform need not say how many codes it gives: a look at two rows tells.
+        # A transform need not say how many codes it gives: two rows show it.
         n_codes = encoder.encode(rows[:2, :]).shape[1]
     else:
         filters = learned_filters(learner, rows, required=True)
@@ -203,6 +332,7 @@ def learn_bank(
 
 def learned_filters(learner: Any, rows: Array, *, required: bool) -> Array:
     """Return what a fitted learner learned, one filter a row, float32 and where the rows are."""
+    # Several attributes may hold vectors; filters are those with a number for every whitened pixel.
     for vectors in learned_vectors(learner):
         if vectors.ndim == 2 and vectors.shape[1] == rows.shape[1]:
             return to_like(np.asarray(to_host(vectors), dtype=np.float32), rows)
@@ -223,6 +353,7 @@ def in_pixels(bank: Bank, *, patterns: bool) -> Array:
         )
     if bank.whitener is None:
         return bank.filters
+    # A response is d·T(x - m) = (dT)·(x - m): the filter is dT. What it looks for whitens to d: T⁻¹ d.
     return bank.filters @ (bank.whitener.dewhitening_.T if patterns else bank.whitener.whitening_)
 
 
@@ -283,6 +414,7 @@ def unexplained(patches: Array, bank: Bank) -> Unexplained:
     rows = place.put(patches)
     for _, step in stages(bank, place):
         rows = step(rows)
+    # The best gain of a unit filter is its response, and leaves |x|² - (d·x)².
     D = unit_rows(np.asarray(to_host(bank.filters), np.float32))
     total: Unexplained = map_reduce(_unexplained, as_rows(rows), D)
     return total
@@ -299,6 +431,7 @@ def _some_rows(rows: Array, n: int, rng: np.random.Generator) -> Array:
     """Return n random rows, at unit length; rows of zeros, which have no direction, come last."""
     order = rng.permutation(rows.shape[0])
     nonzero = to_host(row_energies(rows) > 0)[order]
+    # As many as asked for even if there are too few others.
     order = np.concatenate([order[nonzero], order[~nonzero]])
     return unit_rows(namespace_of(rows).take(rows, to_like(order[:n], rows), axis=0))
 

@@ -27,8 +27,7 @@ from clusterica.arrays import (
     to_host,
     working_memory,
 )
-from clusterica.images._bank import Bank, stages
-from clusterica.images._sampling import Box
+from clusterica.images._bank import Bank, Box, stages
 from clusterica.images._source import Block, Images, Part
 from clusterica.ops.code import center
 from clusterica.ops.cpu.encode import Code, Filters, pooled_codes
@@ -175,21 +174,18 @@ class Rectified:
         for top in range(0, n_down, band):
             bottom = min(top + band, n_down)
             lines = images[:, top * s : (bottom - 1) * s + p, :, :]
-            S = self._responses(extract_patches(lines, patch_size=p, stride=s))
-            xp = namespace_of(S)
+            patches = extract_patches(lines, patch_size=p, stride=s)
+            xp = namespace_of(patches)
+            rows = xp.reshape(patches, (-1, patches.shape[3]))
+            for step in self._normalize:
+                rows = step(rows)
+            S = xp.reshape(rows @ self._F.T, (*patches.shape[:3], -1))
             sides[0] = self._summed(xp.clip(S, min=self._upper), cells, top, sides[0])
             if self._two_sided:
                 sides[1] = self._summed(xp.clip(S, max=self._lower), cells, top, sides[1])
         per_cell = zip(cells, sides[0] or [], sides[1] or [None] * len(cells), strict=True)
         sums = [self._codes(*args) for args in per_cell]
         return Encoded(finish_cells(sums, cells, pooling=self._shape.pooling), 0)
-
-    def _responses(self, patches: Array) -> Array:
-        xp = namespace_of(patches)
-        rows = xp.reshape(patches, (-1, patches.shape[3]))
-        for step in self._normalize:
-            rows = step(rows)
-        return xp.reshape(rows @ self._F.T, (*patches.shape[:3], -1))
 
     def _summed(
         self, values: Array, cells: Sequence[Cell], top: int, so_far: list[Array] | None
@@ -347,6 +343,7 @@ def _plan(
     image_bytes = pixels + 4 * n_columns + down * across * row_bytes
     most = budget // image_bytes
     if most == 0:  # an image at a time, and of that a band of rows of patches
+        # Patches of one large image may be over the budget by themselves.
         band = max(1, (budget - pixels) // max(1, across * row_bytes))
         return Plan(1, min(down, band))
     if images.place.is_numpy:

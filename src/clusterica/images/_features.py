@@ -32,7 +32,10 @@ from clusterica.encoders import make_encoder
 from clusterica.images._bank import (
     OWN_CODES,
     Bank,
+    Box,
     LearnerEncoder,
+    Sample,
+    draw,
     in_pixels,
     learn_bank,
     make_learner,
@@ -46,7 +49,6 @@ from clusterica.images._convolve import (
     encode_images,
     make_coder,
 )
-from clusterica.images._sampling import Box, Sample, draw
 from clusterica.images._source import (
     Images,
     Part,
@@ -72,8 +74,8 @@ class ImageFeatures(
     Parameters
     ----------
     n_filters : int, default=1600
-        Number of filters; more almost always helps. The learner is told by
-        :func:`clusterica.cluster.with_n_centers`: as ``n_clusters`` or ``n_components`` mostly.
+        Number of filters; more almost always help. :func:`clusterica.cluster.with_n_centers` sets it on the
+        learner, mostly as ``n_clusters`` or ``n_components``.
     patch_size : int, default=6
         Side of a patch in pixels. 6 and 8 work well; much larger patches need very many of them.
     n_patches : int, default=400_000
@@ -245,6 +247,7 @@ class ImageFeatures(
         self.encoder_ = encoder
         self.patch_shape_ = (self.patch_size, self.patch_size, images.n_channels)
         self.n_channels_in_ = images.n_channels
+        # So that transform can warn of images in another range, which would go unnoticed otherwise.
         self.largest_pixel_ = images.largest_pixel()
         self.n_codes_ = [bank.n_codes for bank in banks]
         self.n_features_out_ = sum(self.n_codes_) * shape.n_cells

@@ -91,8 +91,9 @@ class Images:
     def largest_pixel(self, n_images: int = 16) -> float:
         """Return the largest value in about n_images images, evenly spaced.
 
-        16 images are enough to tell values up to 1 from values up to 255, and cost next to nothing.
+        16 images are enough to distinguish values up to 1 from values up to 255, and cost little.
         """
+        # A list of images of many sizes has many parts: of these, every so many.
         parts = self.parts[:: -(-len(self.parts) // n_images)]
         largest = -np.inf
         for part in parts:
@@ -116,7 +117,7 @@ class Images:
         block = part.cut(start, stop)
         if self.place.is_numpy:
             return np.ascontiguousarray(block, dtype=np.float32)
-        # Bytes are sent as bytes; torch does not know all other types of NumPy.
+        # Bytes are sent as bytes; torch does not have all other types of NumPy.
         if isinstance(block, np.ndarray) and block.dtype not in (np.uint8, np.float32):
             block = block.astype(np.float32)
         block = self.place.put(block)
@@ -242,28 +243,13 @@ def _listed(X: Any, caller: str) -> Images:
                 "width) or (height, width, channels)"
             )
         _check_dtype(image)
-    _check_one_kind(X)
-    hosted = [_on_host_if_there(image) for image in X]
-    flat = [image if image.ndim == 3 else image[..., None] for image in hosted]
-    # Only neighbours of one size share a part, so that features come out in the order of the list.
-    parts: list[Part] = []
-    start = 0
-    for _, group in groupby(flat, key=lambda image: tuple(image.shape)):
-        parts.append(Part(start, list(group)))
-        start += parts[-1].n_images
-    return Images(parts, X[0])
-
-
-def _check_one_kind(X: Any) -> None:
-    """Refuse a list whose images differ in library, device, channels, or range of values."""
-    channels = [1 if image.ndim == 2 else int(image.shape[2]) for image in X]
-    for i, image in enumerate(X):
-        if channels[i] != channels[0]:
+        # All of one library, number of channels and range of values.
+        first, n = (1 if one.ndim == 2 else int(one.shape[2]) for one in (X[0], image))
+        if n != first:
             hint = " (one of them may have an alpha channel: image[..., :3] drops it)"
             raise ValueError(
-                f"image 0 has {channels[0]} channels and image {i} has {channels[i]}"
-                f"{hint if {channels[0], channels[i]} == {3, 4} else ''}; convert all images to the same "
-                "number of channels"
+                f"image 0 has {first} channels and image {i} has {n}{hint if {first, n} == {3, 4} else ''}; "
+                "convert all images to the same number of channels"
             )
         if type(image) is not type(X[0]) and not (is_host_array(image) and is_host_array(X[0])):
             raise TypeError(
@@ -274,6 +260,16 @@ def _check_one_kind(X: Any) -> None:
                 f"image 0 has dtype {X[0].dtype} and image {i} {image.dtype}; convert all to one dtype, and "
                 "to one range of values"
             )
+    # CPU tensors share their memory with NumPy arrays, for which there is compiled code.
+    hosted = [_on_host_if_there(image) for image in X]
+    flat = [image if image.ndim == 3 else image[..., None] for image in hosted]
+    # Only neighbours of one size share a part, so that features come out in the order of the list.
+    parts: list[Part] = []
+    start = 0
+    for _, group in groupby(flat, key=lambda image: tuple(image.shape)):
+        parts.append(Part(start, list(group)))
+        start += parts[-1].n_images
+    return Images(parts, X[0])
 
 
 def _on_host_if_there(X: Array) -> Array:

@@ -9,8 +9,9 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.callback import CallbackSupportMixin
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from clusterica.arrays import (
@@ -29,6 +30,15 @@ from clusterica.arrays import (
     to_host,
     warn_user,
 )
+from clusterica.linear._held_out import (
+    HeldOutScores,
+    StrengthSearch,
+    check_fold,
+    climb,
+    fit_temperature,
+    held_out,
+    probabilities,
+)
 from clusterica.linear._lbfgs import LAST_DIGITS, LBFGSSolver, PrincipalSolver
 from clusterica.linear._newton import NewtonSolver
 from clusterica.linear._problem import (
@@ -41,7 +51,6 @@ from clusterica.linear._problem import (
     objectives,
     original,
 )
-from clusterica.linear._search import HeldOutScores, Search, climb, held_out
 from clusterica.ops.linalg import SingularError
 from clusterica.ops.margin import decisions, predicted
 from clusterica.optim import Progress, fit_progress
@@ -51,17 +60,29 @@ _FEW_ROWS = 500
 
 
 class _Chosen(NamedTuple):
-    """A strength, where to start its solve, and the search that chose it, if there was one."""
+    """A strength, where to start its solve, and if there was a search, its steps and held-out decisions."""
 
     strength: float
-    start: Solution | None
-    search: Search | None
+    start: Solution | None = None
+    search: StrengthSearch | None = None
+    decisions: HostArray | None = None
+
+
+def _chooses_strength(classifier: LinearClassifier) -> bool:
+    """Whether rows are held out, by which probabilities can be calibrated; raises AttributeError if not."""
+    if classifier._given_strength(1.0) is not None:
+        name, parameter = type(classifier).__name__, "C" if classifier._hinge else "alpha"
+        raise AttributeError(
+            f"{name} has predict_proba only with {parameter}='auto', which holds out the rows that calibrate "
+            "it; set that, or use sklearn.calibration.CalibratedClassifierCV"
+        )
+    return True
 
 
 class LinearClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
     """Base of the linear classifiers; a subclass defines the loss and the parameter of its strength.
 
-    The strength is the C of :class:`clusterica.linear._problem.Task`, the weight of the mean loss beside
+    The strength is the C of :class:`clusterica.linear._problem.Task`, the weight of the mean loss relative to
     ``0.5 |w|²``: scikit-learn's C times the total weight of the rows.
     """
 
@@ -85,8 +106,8 @@ class LinearClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         """Return the strength at a step of the grid of the search, or between steps."""
 
     @abstractmethod
-    def _set_strength(self, chosen: float, search: Search | None, total: float) -> None:
-        """Set the fitted attributes that show the strength and the search."""
+    def _set_strength(self, chosen: float, path: HostArray | None, total: float) -> None:
+        """Set the fitted attributes of the strength, and of those that were tried, in rising order."""
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -131,7 +152,15 @@ class LinearClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         task = Task(chosen.strength, weights / weights.sum(), self.tol, self.max_iter)
         solution = solver.solve_all([task], [chosen.start], progress)[0]
         self._set_fitted(problem, solver, solution, task)
-        self._set_strength(chosen.strength, chosen.search, total)
+        search = chosen.search
+        path = None if search is None else np.array([self._grid(s, total) for s in search.steps])
+        self.validation_scores_ = None if search is None else search.scores
+        self._set_strength(chosen.strength, path, total)
+        self.validation_decisions_ = self.temperature_ = None
+        if chosen.decisions is not None:
+            one = chosen.decisions.shape[1] == 1
+            self.validation_decisions_ = chosen.decisions[:, 0] if one else chosen.decisions
+            self.temperature_ = fit_temperature(chosen.decisions, codes, sample_weight=weights)
         progress.end()
         return self
 
@@ -170,6 +199,28 @@ class LinearClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         # Strings are not arrays of other libraries: look the names up on the host.
         codes = self._map(X, predicted, np.arange(len(self.classes_)))
         return self.classes_[to_host(codes)]
+
+    @available_if(_chooses_strength)
+    def predict_proba(self, X: Any) -> Array:
+        """Return the probabilities of the classes; only where the strength is "auto".
+
+        They are the softmax of the decisions (for two classes the sigmoid of the one decision) divided by
+        ``temperature_``, which has the smallest log loss on the rows that were held out.
+
+        Parameters
+        ----------
+        X : as in fit, (n_samples, n_features)
+            The features.
+
+        Returns
+        -------
+        probabilities : array of shape (n_samples, n_classes)
+            In the library and on the device of X, in the order of ``classes_``.
+        """
+        check_is_fitted(self, "temperature_")
+        if self.temperature_ is None:  # "auto" was set after fit
+            raise NotFittedError(f"{type(self).__name__} was fitted without 'auto'; call fit again")
+        return probabilities(self.decision_function(X), self.temperature_)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the accuracy: the share of rows whose class is predicted.
@@ -251,12 +302,12 @@ class LinearClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         """Return the strength to use: as given, or the best one on held-out rows."""
         given = self._given_strength(total)
         if given is not None:
-            return _Chosen(given, None, None)
+            return _Chosen(given)
         if isinstance(self.validation, Real):
             rng = as_generator(self.random_state)
             folds = held_out(problem.codes, weights, float(self.validation), rng)
         else:
-            folds = [self._given_fold(problem, weights)]
+            folds = [check_fold(self.validation, problem.codes, weights)]
         if not folds:
             raise ValueError(
                 "no class has two rows, so that none can be held out to choose the strength by; give "
@@ -273,23 +324,7 @@ class LinearClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
             at_once=solver.strengths_at_once,
         )
         start = trial.solutions[search.best][-1]
-        return _Chosen(self._grid(search.top, total), start, search)
-
-    def _given_fold(self, problem: Problem, weights: HostArray) -> HostArray:
-        mask = np.asarray(to_host(self.validation))
-        if mask.shape != problem.codes.shape or mask.dtype != np.bool_:
-            raise ValueError(
-                f"validation is an array of {mask.dtype} of shape {mask.shape}; it must be a share of the "
-                f"rows, or an array of bool that says which of the {len(problem.codes)} rows to hold out"
-            )
-        counted = weights > 0
-        n_classes = len(np.unique(problem.codes[counted & ~mask]))
-        if not (counted & mask).any() or n_classes < 2:
-            raise ValueError(
-                f"validation holds out {np.count_nonzero(mask)} of {len(mask)} rows and leaves {n_classes} "
-                "classes to fit; it must hold out some rows, and leave rows of two classes at least"
-            )
-        return mask
+        return _Chosen(self._grid(search.top, total), start, search, trial.decisions)
 
     def _set_fitted(self, problem: Problem, solver: Solver, solution: Solution, task: Task) -> None:
         """Set the fitted attributes, and warn where the minimum was not reached."""

@@ -11,6 +11,8 @@ import numpy as np
 import scipy.linalg
 
 from clusterica.arrays import Array, Place, namespace_of, one_blas_thread, to_host
+from clusterica.linear._held_out import every_fifth
+from clusterica.ops.margin import winners
 
 # Strengths that "auto" tries, over the mean of the diagonal of K: from where float32 sums still leave K
 # positive definite to where K is drowned. Half decades, as the accuracy changes little between them.
@@ -29,7 +31,7 @@ class Gram(NamedTuple):
     squares: Array
 
 
-class Outcome(NamedTuple):
+class Trial(NamedTuple):
     """A solution for one alpha and gamma; A is None where there is none.
 
     ``decisions`` are those on rows that the solution did not see, without the intercept; NaN on others.
@@ -43,7 +45,7 @@ class Outcome(NamedTuple):
 
 
 @dataclass
-class Problem:
+class GramProblem:
     """Kernel ridge of targets Y on a Gram matrix, with alpha and gamma given or to be chosen.
 
     ``landmarks`` are rows that span the solution; None takes all.
@@ -57,51 +59,42 @@ class Problem:
     alpha: float | str
     gamma: float | str
     landmarks: np.ndarray | None = None
-    tried: list[Outcome] = field(default_factory=list)
+    tried: list[Trial] = field(default_factory=list)
 
-    def solve(self) -> Outcome:
+    def solve(self) -> Trial:
         """Return the solution on all rows, with the best alpha and gamma on rows that are left out."""
-        best = self._search()
+        alphas = ALPHAS if self.alpha == "auto" else (None,)
+        gammas: tuple[float | None, ...] = (None,)
+        if self.kernel == "rbf" and self.gamma == "auto":
+            D = self._distances()
+            # Up to a million pairs are enough for a median.
+            some = to_host(D[:: max(1, len(D) // 1000), :: max(1, D.shape[1] // 1000)])
+            gammas = tuple(g / (float(np.median(some)) or 1.0) for g in GAMMAS)
+        elif self.kernel == "rbf":
+            gammas = (float(self.gamma),)
+        found: dict[int, tuple[Trial, int]] = {}
+
+        def at_gamma(i: int) -> Trial:
+            def at_alpha(j: int) -> Trial:
+                self.tried.append(self._outcome(gammas[i], alphas[j]))
+                return self.tried[-1]
+
+            # The best alpha of the nearest width is near that of this one.
+            nearest = min(found, key=lambda k: abs(k - i), default=None)
+            first = len(alphas) // 2 if nearest is None else found[nearest][1]
+            found[i] = climb(at_alpha, first, len(alphas))
+            return found[i][0]
+
+        best, _ = climb(at_gamma, min(1, len(gammas) - 1), len(gammas))
         if best.A is None:
             raise ValueError(
                 f"the kernel matrix is not positive definite with alpha={best.alpha:g}; raise alpha"
             )
         if self.landmarks is None:
             return best
+        # The search solved on four fifths of the rows.
         rows = np.arange(len(self.Y))
         return best._replace(A=self._spanned(self._matrix(best.gamma), rows, best.alpha))
-
-    def _search(self) -> Outcome:
-        """Return the best of alpha and gamma, climbing from the middle of both lists."""
-        alphas = ALPHAS if self.alpha == "auto" else (None,)
-        gammas = self._gammas()
-
-        def at_gamma(i: int, first: int) -> tuple[Outcome, int]:
-            def outcome(j: int) -> Outcome:
-                self.tried.append(self._outcome(gammas[i], alphas[j]))
-                return self.tried[-1]
-
-            return climb(outcome, first, len(alphas))
-
-        found: dict[int, tuple[Outcome, int]] = {}
-
-        def at(i: int) -> Outcome:
-            # The best alpha of the nearest width is near that of this one.
-            nearest = min(found, key=lambda k: abs(k - i), default=None)
-            found[i] = at_gamma(i, len(alphas) // 2 if nearest is None else found[nearest][1])
-            return found[i][0]
-
-        return climb(at, min(1, len(gammas) - 1), len(gammas))[0]
-
-    def _gammas(self) -> tuple[float | None, ...]:
-        if self.kernel == "linear":
-            return (None,)
-        if self.gamma != "auto":
-            return (float(self.gamma),)
-        D = self._distances()
-        some = to_host(D[:: max(1, len(D) // 1000), :: max(1, D.shape[1] // 1000)])
-        median = float(np.median(some)) or 1.0
-        return tuple(g / median for g in GAMMAS)
 
     def _distances(self) -> Array:
         squares = self.gram.squares
@@ -114,37 +107,40 @@ class Problem:
             return namespace_of(self.gram.products).asarray(self.gram.products, copy=True)
         return rbf(self._distances(), gamma)
 
-    def _outcome(self, gamma: float | None, alpha: float | None) -> Outcome:
-        """Solve for one width and strength; alpha is that over the mean of the diagonal."""
+    def _outcome(self, gamma: float | None, alpha: float | None) -> Trial:
+        """Solve for one width and strength; alpha is that over the mean of the diagonal.
+
+        Where all rows span the solution, the decisions are leave-one-out. With landmarks the solution is that
+        of four fifths of the rows, and the decisions are those on the others.
+        """
         G = self._matrix(gamma)
         own = G if self.landmarks is None else take(G, self.landmarks)
         strength = float(self.alpha) if alpha is None else alpha * mean_diagonal(own)
-        if self.landmarks is None:
-            A, decisions = self._left_out(G, strength)
-        else:
-            A, decisions = self._held_out(G, strength)
-        if A is None:
-            return Outcome((-1.0, -np.inf), strength, gamma, None)
-        return Outcome(self._score(decisions), strength, gamma, A, decisions)
-
-    def _left_out(self, G: Array, strength: float) -> tuple[Array | None, np.ndarray]:
-        """Solve exactly; decisions are leave-one-out."""
-        inverse = inverse_of(G, strength)
-        if inverse is None:
-            return None, self.Y
-        A = inverse @ Place(inverse).put(self.Y)
-        # Without row i its residual is A_i / (inverse)_ii.
-        residuals = to_host(A) / to_host(namespace_of(A).linalg.diagonal(inverse))[:, None]
-        return A, self.Y - residuals
-
-    def _held_out(self, C: Array, strength: float) -> tuple[Array | None, np.ndarray]:
-        """Solve on four fifths of the rows; decisions are those on every fifth."""
-        is_held = np.arange(len(self.Y)) % 5 == 0
-        A = self._spanned(C, np.flatnonzero(~is_held), strength)
+        A: Array | None
         decisions = np.full(self.Y.shape, np.nan)
-        if A is not None:
-            decisions[is_held] = to_host(take(C, np.flatnonzero(is_held)) @ A)
-        return A, decisions
+        if self.landmarks is None:
+            inverse = inverse_of(G, strength)
+            A = None if inverse is None else inverse @ Place(inverse).put(self.Y)
+            if A is not None:
+                # A fit without row i misses it by A_i / (G + alpha I)^-1_ii: no fit is repeated.
+                diagonal = to_host(namespace_of(A).linalg.diagonal(inverse))
+                decisions = self.Y - to_host(A) / diagonal[:, None]
+        else:
+            is_held = every_fifth(self.codes)
+            A = self._spanned(G, np.flatnonzero(~is_held), strength)
+            if A is not None:
+                decisions[is_held] = to_host(take(G, np.flatnonzero(is_held)) @ A)
+        if A is None:
+            return Trial((-1.0, -np.inf), strength, gamma, None)
+        seen = ~np.isnan(decisions[:, 0])
+        if not seen.any():
+            raise ValueError(
+                "no class has two rows, so that none can be held out; give more rows, or n_landmarks=None"
+            )
+        right = winners(decisions[seen] + self.intercept) == self.codes[seen]
+        # The squared error decides between equal accuracies.
+        score = float(np.mean(right)), -float(((decisions[seen] - self.Y[seen]) ** 2).mean())
+        return Trial(score, strength, gamma, A, decisions)
 
     def _spanned(self, C: Array, rows: np.ndarray, strength: float) -> Array | None:
         """Solve ``min |Y - C A|² + strength tr(Aᵀ W A)`` with C = k(rows, landmarks), W that of landmarks."""
@@ -155,21 +151,13 @@ class Problem:
         inverse = inverse_of(normal, 1e-10 * mean_diagonal(normal))
         return None if inverse is None else inverse @ (some.T @ Place(C).put(self.Y[rows]))
 
-    def _score(self, decisions: np.ndarray) -> tuple[float, float]:
-        """Return the accuracy, and minus the squared error, which decides between equal accuracies."""
-        seen = ~np.isnan(decisions[:, 0])
-        found, Y = decisions[seen], self.Y[seen]
-        sums = found + self.intercept
-        labels = np.argmax(sums, axis=1) if Y.shape[1] > 1 else sums[:, 0] > 0
-        return float(np.mean(labels == self.codes[seen])), -float(((found - Y) ** 2).mean())
-
 
 def take(X: Array, rows: np.ndarray) -> Array:
     """Return some rows of an array or tensor."""
     return namespace_of(X).take(X, Place(X).put(rows), axis=0)
 
 
-def climb(score: Callable[[int], Outcome], first: int, n: int) -> tuple[Outcome, int]:
+def climb(score: Callable[[int], Trial], first: int, n: int) -> tuple[Trial, int]:
     """Return the best of n values on a list and its place, going up from the first until it gets worse."""
     best, at = score(first), first
     for step in (1, -1):
@@ -186,30 +174,24 @@ def climb(score: Callable[[int], Outcome], first: int, n: int) -> tuple[Outcome,
 
 def inverse_of(G: Array, strength: float) -> Array | None:
     """Return ``(G + strength I)^-1``, or None if that is not positive definite; G is overwritten."""
-    if isinstance(G, np.ndarray):
-        # Threads of BLAS that wait for each other cost more than they gain on small matrices: 8 times the
-        # whole fit with 400 rows on a busy machine.
-        with one_blas_thread() if len(G) < SMALL else nullcontext():
-            return _inverse_on_host(G, strength)
-    import torch
+    if not isinstance(G, np.ndarray):
+        import torch
 
-    factor, info = torch.linalg.cholesky_ex(
-        G + strength * torch.eye(len(G), dtype=G.dtype, device=G.device)
-    )
-    return None if int(info) else torch.cholesky_inverse(factor)
-
-
-def _inverse_on_host(G: np.ndarray, strength: float) -> np.ndarray | None:
+        factor, info = torch.linalg.cholesky_ex(
+            G + strength * torch.eye(len(G), dtype=G.dtype, device=G.device)
+        )
+        return None if int(info) else torch.cholesky_inverse(factor)
     G.flat[:: len(G) + 1] += strength
-    # G is symmetric: its transpose is the same matrix in the order that LAPACK takes without a copy.
-    factor, info = scipy.linalg.lapack.dpotrf(G.T, lower=1, overwrite_a=1)
-    if info != 0:
-        return None
-    inverse, info = scipy.linalg.lapack.dpotri(factor, lower=1, overwrite_c=1)
-    if info != 0:
-        return None
-    lower = np.tril(inverse, -1)
-    return np.asarray(np.tril(inverse) + lower.T)
+    # Threads of BLAS that wait for each other cost more than they gain on small matrices: 8 times the
+    # whole fit with 400 rows on a busy machine.
+    with one_blas_thread() if len(G) < SMALL else nullcontext():
+        # G is symmetric: its transpose is the same matrix in the order that LAPACK takes without a copy.
+        factor, info = scipy.linalg.lapack.dpotrf(G.T, lower=1, overwrite_a=1)
+        if info != 0:
+            return None
+        inverse, info = scipy.linalg.lapack.dpotri(factor, lower=1, overwrite_c=1)
+    # LAPACK fills the lower half.
+    return None if info != 0 else np.tril(inverse) + np.tril(inverse, -1).T
 
 
 def mean_diagonal(G: Array) -> float:

@@ -27,7 +27,9 @@ from clusterica.arrays import (
     namespace_of,
     to_host,
 )
-from clusterica.linear._gram import Gram, Problem, check_block, energies, rbf, take, wide
+from clusterica.linear._gram import Gram, GramProblem, check_block, energies, rbf, take, wide
+from clusterica.linear._held_out import fit_temperature, probabilities
+from clusterica.ops.margin import winners
 
 
 class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
@@ -70,9 +72,12 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
         The vector b: means of the targets.
     validation_accuracy_ : float
         Accuracy on training rows that the classifier did not see: leave-one-out, and with landmarks that on
-        every fifth row.
+        every fifth row of each class. Means, deviations and the intercept are those of all rows.
     validation_decisions_ : ndarray of shape (n_samples,) or (n_samples, n_classes)
         The decisions on these rows; NaN with landmarks on rows that were not held out.
+    temperature_ : float
+        Divides the decisions in :meth:`predict_proba`: the value with the smallest log loss on
+        ``validation_decisions_``.
     search_ : dict
         Values of alpha and gamma that were tried, and their accuracies.
     coef_ : list of arrays (n_block, n_targets)
@@ -148,11 +153,16 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
         X = self._checked(X, reset=True)
         n = len(X)
         self.classes_, codes = check_labels(self, y, n)
+        if len(self.classes_) < 2:
+            raise ValueError(
+                "KernelRidgeClassifier needs at least two classes in y, and y has only "
+                f"{self.classes_.tolist()[0]!r}"
+            )
         Y = np.where(codes[:, None] == np.arange(len(self.classes_)), 1.0, -1.0)
         Y = Y[:, 1:] if len(self.classes_) == 2 else Y
         gram, chosen = self._gram(X)
         self.intercept_ = Y.mean(axis=0)
-        problem = Problem(
+        problem = GramProblem(
             gram,
             Y - self.intercept_,
             codes,
@@ -168,6 +178,7 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
         assert best.decisions is not None
         decisions = best.decisions + self.intercept_
         self.validation_decisions_ = decisions[:, 0] if len(self.classes_) == 2 else decisions
+        self.temperature_ = fit_temperature(decisions, codes)
         self.search_ = {
             "alpha": np.array([o.alpha for o in problem.tried]),
             "gamma": np.array([np.nan if o.gamma is None else o.gamma for o in problem.tried]),
@@ -218,10 +229,26 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
         -------
         labels : ndarray of shape (n_samples,)
         """
-        decisions = to_host(self.decision_function(X))
-        two = len(self.classes_) == 2
-        codes = (decisions > 0).astype(int) if two else np.argmax(decisions, axis=1)
-        return np.asarray(self.classes_[codes])
+        decisions = np.asarray(to_host(self.decision_function(X)))
+        return np.asarray(self.classes_[winners(decisions.reshape(len(decisions), -1))])
+
+    def predict_proba(self, X: Any) -> Array:
+        """Return the probabilities of the classes.
+
+        They are the softmax of the decisions (for two classes the sigmoid of the one decision) divided by
+        ``temperature_``.
+
+        Parameters
+        ----------
+        X : as in fit
+            The data.
+
+        Returns
+        -------
+        probabilities : array of shape (n_samples, n_classes)
+            In the order of ``classes_``.
+        """
+        return probabilities(self.decision_function(X), self.temperature_)
 
     def _checked(self, X: Any, *, reset: bool) -> Any:
         if self.features is not None:

@@ -41,7 +41,7 @@ from clusterica.ops.linalg import (
     positive_solver,
     solve_positive,
 )
-from clusterica.ops.margin import margin_sums, predicted, winners
+from clusterica.ops.margin import decisions, margin_sums
 from clusterica.optim import LoopState, ManyLBFGS, Progress, Values, iterate
 
 # Objectives of float32 rows stop falling at a gap of some tens of precisions: 64 are 8e-6 in float32, and
@@ -118,13 +118,12 @@ class LBFGSSolver(Solver):
         """Return weights of standardised features, (n_targets, n_features), and intercepts."""
         return solution.state[:, :-1], solution.state[:, -1]
 
-    def predicted(self, solution: Solution) -> Array:
-        """Return the code of the predicted class of every row, on the host."""
+    def decisions(self, solution: Solution) -> HostArray:
+        """Return ``z Wᵀ + b`` of every row, shape (n_rows, n_targets), on the host."""
         standard, rows = self._problem.standard, self._problem.rows
         A, c = affine(standard, *self.classifiers(solution), rows.dtype)
         self.n_passes += 1
-        codes = np.arange(max(2, len(self._problem.targets)))
-        return to_host(map_rows(predicted, rows, A, c, standard.about, codes))
+        return np.asarray(to_host(map_rows(decisions, rows, A, c, standard.about)))
 
 
 class PrincipalSolver(Solver):
@@ -187,10 +186,10 @@ class PrincipalSolver(Solver):
         self.n_passes += 1
         return sums_of_rows(self._problem, to_host(self._P @ (v / self._spectrum).T)), b
 
-    def predicted(self, solution: Solution) -> Array:
-        """Return the code of the predicted class of every row, on the host."""
+    def decisions(self, solution: Solution) -> HostArray:
+        """Return ``z Wᵀ + b`` of every row, shape (n_rows, n_targets), on the host."""
         v, b = solution.state[:, :-1], solution.state[:, -1]
-        return to_host(winners(self._P @ v.T + b))
+        return np.asarray(to_host(self._P @ v.T + b))
 
     def _solve_together(
         self, tasks: list[Task], starts: list[Solution | None], progress: Progress | None

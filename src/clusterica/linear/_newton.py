@@ -36,7 +36,6 @@ from clusterica.linear._problem import (
 )
 from clusterica.ops import linalg
 from clusterica.ops.linalg import SingularError, add_to_diagonal
-from clusterica.ops.margin import winners
 from clusterica.optim import LoopState, Progress, Step, iterate
 
 Group = tuple[HostArray, HostArray]  # targets, and the rows that are active for all of them
@@ -112,9 +111,9 @@ class NewtonSolver(Solver):
         state = solution.state
         return state.equations.weights(state.a), self._problem.rows.place.put(state.b)
 
-    def predicted(self, solution: Solution) -> Array:
-        """Return the code of the predicted class of every row, on the host."""
-        return winners(solution.state.margins)
+    def decisions(self, solution: Solution) -> HostArray:
+        """Return ``z Wᵀ + b`` of every row, shape (n_rows, n_targets), on the host."""
+        return np.asarray(solution.state.margins)
 
     def _step(self, old: State, task: Task) -> Step:
         """Solve for the rows whose residual is positive, and go there as far as the objective falls."""

@@ -135,8 +135,8 @@ class Solver(ABC):
         """Return weights of standardised features, (n_targets, n_features), and intercepts."""
 
     @abstractmethod
-    def predicted(self, solution: Solution) -> Array:
-        """Return the code of the predicted class of every row, on the host."""
+    def decisions(self, solution: Solution) -> HostArray:
+        """Return ``z Wᵀ + b`` of every row, shape (n_rows, n_targets), on the host."""
 
 
 def learn_standard(rows: Rows, weights: HostArray, *, centre: bool, scale: bool) -> Standard:

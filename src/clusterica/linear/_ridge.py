@@ -6,11 +6,9 @@ from math import log10
 from numbers import Real
 from typing import Any, ClassVar
 
-import numpy as np
-
 from clusterica.arrays import Interval, StrOptions
 from clusterica.linear._base import LinearClassifier
-from clusterica.linear._search import Search
+from clusterica.linear._problem import HostArray
 
 
 class RidgeClassifier(LinearClassifier):
@@ -63,6 +61,12 @@ class RidgeClassifier(LinearClassifier):
         Penalties tried by ``alpha="auto"``, in rising order.
     validation_scores_ : ndarray or None
         Accuracy on the held-out rows, for every penalty tried.
+    validation_decisions_ : ndarray of shape (n_samples,) or (n_samples, n_classes), or None
+        Decisions on training rows, each by a classifier that was fitted without the row, at the best value
+        tried; NaN for rows that were not held out.
+    temperature_ : float or None
+        Divides the decisions in :meth:`predict_proba`: the value with the smallest log loss on
+        ``validation_decisions_``.
     n_iter_ : int
         Iterations of the final solve.
     n_passes_ : int
@@ -131,12 +135,11 @@ class RidgeClassifier(LinearClassifier):
         middle = round(2 * log10(total / 20))
         return total / (2 * 10 ** ((middle - step) / 2))
 
-    def _set_strength(self, chosen: float, search: Search | None, total: float) -> None:
+    def _set_strength(self, chosen: float, path: HostArray | None, total: float) -> None:
         self.alpha_ = total / (2 * chosen)
         self.objective_ *= 2 * self.alpha_  # the solvers divide by it
-        self.alpha_path_ = self.validation_scores_ = None
-        if search is not None:
-            path = [total / (2 * self._grid(s, total)) for s in search.steps]
+        self.alpha_path_ = None
+        if path is not None and self.validation_scores_ is not None:
             # A larger alpha is a smaller strength: turned round to be in rising order.
-            self.alpha_path_ = np.array(path[::-1])
-            self.validation_scores_ = search.scores[::-1]
+            self.alpha_path_ = total / (2 * path[::-1])
+            self.validation_scores_ = self.validation_scores_[::-1]

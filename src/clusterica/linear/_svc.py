@@ -5,11 +5,9 @@ from __future__ import annotations
 from numbers import Real
 from typing import Any, ClassVar
 
-import numpy as np
-
 from clusterica.arrays import Interval, StrOptions
 from clusterica.linear._base import LinearClassifier
-from clusterica.linear._search import Search
+from clusterica.linear._problem import HostArray
 
 
 class LinearSVC(LinearClassifier):
@@ -78,6 +76,12 @@ class LinearSVC(LinearClassifier):
         Values tried by ``C="auto"``, in rising order.
     validation_scores_ : ndarray or None
         Accuracy on the held-out rows, for every C tried.
+    validation_decisions_ : ndarray of shape (n_samples,) or (n_samples, n_classes), or None
+        Decisions on training rows, each by a classifier that was fitted without the row, at the best value
+        tried; NaN for rows that were not held out.
+    temperature_ : float or None
+        Divides the decisions in :meth:`predict_proba`: the value with the smallest log loss on
+        ``validation_decisions_``.
     n_iter_ : int
         Iterations of the final solve.
     n_passes_ : int
@@ -163,10 +167,6 @@ class LinearSVC(LinearClassifier):
         # The best strengths on image features lie around 10 to 100, whatever the number of rows.
         return float(10 ** (1 + step / 2))
 
-    def _set_strength(self, chosen: float, search: Search | None, total: float) -> None:
+    def _set_strength(self, chosen: float, path: HostArray | None, total: float) -> None:
         # The solvers weight the mean loss; C weights the sum over rows.
-        self.C_ = chosen / total
-        self.C_path_ = self.validation_scores_ = None
-        if search is not None:
-            self.C_path_ = np.array([self._grid(s, total) / total for s in search.steps])
-            self.validation_scores_ = search.scores
+        self.C_, self.C_path_ = chosen / total, None if path is None else path / total

@@ -58,6 +58,7 @@ def recovery_distance(centroids: Any, basis: Any) -> float:
     >>> recovery_distance([[0, -3], [4, 3]], basis)  # up to sign; one is (0.8, 0.6)
     0.6
     """
+    # Lengths do not count: a source has no scale.
     C, B = unit_rows("centroids", centroids), unit_rows("basis", basis)
     if C.shape[1] != B.shape[1]:
         raise ValueError(
@@ -92,6 +93,7 @@ def matched_distance(C: np.ndarray, B: np.ndarray, *, signed: bool) -> float:
     cosines = B @ C.T
     # |b - c|² = 2 - 2 <b, c> for unit vectors, and 2 - 2 |<b, c>| up to sign.
     rows, columns = linear_sum_assignment(cosines if signed else np.abs(cosines), maximize=True)
+    # The best one-to-one matching, not the nearest centroid of each: two vectors must not share one.
     found = C[columns]
     if not signed:
         found = found * np.where(cosines[rows, columns] < 0, -1.0, 1.0)[:, np.newaxis]
@@ -148,6 +150,7 @@ def amari_distance(W: Any, A: Any) -> float:
             f"W has shape {W.shape} and A has shape {A.shape}; W must have a row, and A a column, "
             "for each source, and both the same number of features."
         )
+    # Scale and sign of a source are free: only the sizes of the entries count.
     P = np.abs(W @ A)
     if not (P.any(axis=0).all() and P.any(axis=1).all()):
         raise ValueError(
@@ -163,6 +166,7 @@ def amari_distance(W: Any, A: Any) -> float:
 
 def _matrix(name: str, values: Any) -> np.ndarray:
     """Return finite numbers in two dimensions as a float64 array on the host."""
+    # Tensors of a device come to the host, and integers become floats.
     M = np.asarray(to_host(values), dtype=np.float64)
     if M.ndim != 2 or 0 in M.shape:
         raise ValueError(

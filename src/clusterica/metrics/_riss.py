@@ -136,44 +136,31 @@ def check_riss(
     False
     """
     _check_count("n_features", n_features, least=1)
+    # There are 2 n_features centroids, and each needs a row.
     _check_count("n_samples", n_samples, least=2 * n_features)
     _check_count("n_draws", n_draws, least=1)
     rng = as_generator(random_state)
-    pairs = [
-        _one_draw(clusterer, n_samples, n_features, source=source, df=df, rng=rng)
-        for _ in range(n_draws)
-    ]
-    equivariances, axis_distances = zip(*pairs, strict=True)
+    equivariances, axis_distances = [], []
+    for _ in range(n_draws):
+        X, S, U = make_sparse_sources(
+            n_samples, n_features, distribution=source, df=df, mixing="orthogonal", random_state=rng
+        )
+        # The same seed for both fits, so that only the rotation differs.
+        seed = int(rng.integers(2**31))
+        C = _centroids(clusterer, S, seed=seed)
+        turned = _centroids(clusterer, X, seed=seed)
+        # Property 1 with signs: a turned centroid is not its negative.
+        equivariances.append(matched_distance(turned, C @ U.T, signed=True))
+        # Property 2 against both signs of each axis.
+        axis_distances.append(recovery_distance(C, np.eye(n_features)))
     return RissReport(
+        # scikit-learn breaks a long repr into lines.
         clusterer=" ".join(repr(clusterer).split()),
         source=source_name(source, df),
         n_features=n_features,
         n_samples=n_samples,
-        equivariances=equivariances,
-        axis_distances=axis_distances,
-    )
-
-
-def _one_draw(
-    clusterer: Any,
-    n_samples: int,
-    n_features: int,
-    *,
-    source: Any,
-    df: float,
-    rng: np.random.Generator,
-) -> tuple[float, float]:
-    """Fit on sources and on turned sources; return the distances of properties 1 and 2."""
-    X, S, U = make_sparse_sources(
-        n_samples, n_features, distribution=source, df=df, mixing="orthogonal", random_state=rng
-    )
-    # The same seed for both fits, so that only the rotation differs.
-    seed = int(rng.integers(2**31))
-    C = _centroids(clusterer, S, seed=seed)
-    turned = _centroids(clusterer, X, seed=seed)
-    return (
-        matched_distance(turned, C @ U.T, signed=True),
-        recovery_distance(C, np.eye(n_features)),
+        equivariances=tuple(equivariances),
+        axis_distances=tuple(axis_distances),
     )
 
 

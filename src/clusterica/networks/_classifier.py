@@ -13,15 +13,26 @@ from sklearn.utils.validation import check_is_fitted
 from clusterica.arrays import (
     Array,
     Interval,
-    Place,
+    Labels,
     as_generator,
     check_labels,
     fit_context,
     namespace_of,
     to_host,
 )
-from clusterica.linear import KernelRidgeClassifier, LinearSVC
+from clusterica.linear import (
+    KernelRidgeClassifier,
+    LinearSVC,
+    every_fifth,
+    fit_temperature,
+    probabilities,
+)
+from clusterica.networks._layer import take
 from clusterica.networks._network import FeatureNetwork
+from clusterica.ops.margin import winners
+
+# Parameters of a network that change its features but not what it learned.
+TUNABLE = ("grid", "mirror", "output", "power")
 
 
 class FeatureBlocks(BaseEstimator):
@@ -52,9 +63,9 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         :class:`~clusterica.linear.KernelRidgeClassifier`, or any classifier with ``decision_function``. None
         takes :class:`~clusterica.linear.LinearSVC`.
     tune : dict or None, default=None
-        Parameters of the networks, of those that matter only when features are computed, with the values to
-        choose from: ``{"mirror": [False, True], "power": [0.5, 1.0], "grid": [(2, 2), (3, 3)]}``. One after
-        the other takes the value with the best accuracy.
+        Parameters of the networks that are used only when features are computed (grid, mirror, output,
+        power), with the values to choose from: ``{"mirror": [False, True], "grid": [(2, 2), (3, 3)]}``. They
+        are chosen one after the other, each by its accuracy on images that a trial classifier does not see.
     n_tune : int, default=4000
         Number of training images to choose on, drawn at random.
     random_state : int, Generator, RandomState or None, default=None
@@ -68,6 +79,13 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         The fitted classifier.
     classes_ : ndarray of shape (n_classes,)
         The labels.
+    validation_decisions_ : ndarray of shape (n,) or (n, n_classes)
+        Decisions on training images by a classifier that did not see them: those that the classifier keeps
+        itself (leave-one-out of kernel ridge, cross-validation of ``LinearSVC(C="auto")``), or those of a
+        second fit that leaves out every fifth image of each class. NaN for images that were not left out.
+    temperature_ : float
+        Divides the decisions in :meth:`predict_proba`: the value with the smallest log loss on
+        ``validation_decisions_``.
     tuned_ : dict
         The values that were chosen.
     tuning_ : dict
@@ -127,8 +145,10 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         -------
         self : ImageClassifier
         """
-        X = _as_array(X)
-        check_labels(self, y, len(X))  # before the time that features take
+        X = as_array(X)
+        check_two_classes(self, y, len(X))  # before the time that features take
+        if unlabeled is not None:
+            check_same_size(unlabeled, X)
         return self.learn(X if unlabeled is None else unlabeled).fit_classifier(X, y)
 
     def learn(self, X: Any) -> Self:
@@ -146,6 +166,17 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         if not self.networks or not all(isinstance(n, FeatureNetwork) for n in self.networks):
             raise ValueError(
                 "networks must be one FeatureNetwork or more, such as [FeatureNetwork([Layer()])]"
+            )
+        for name, values in (self.tune or {}).items():
+            if name not in TUNABLE or not len(values):
+                raise ValueError(
+                    f"tune has {name!r}: {values!r}; it must have a list of values for some of "
+                    f"{', '.join(TUNABLE)}"
+                )
+        if self.classifier is not None and not hasattr(self.classifier, "decision_function"):
+            raise ValueError(
+                f"{type(self.classifier).__name__} has no decision_function, which ImageClassifier needs; "
+                "take a classifier that has one, such as LinearSVC or LogisticRegression"
             )
         rng = as_generator(self.random_state)
         self.networks_ = [clone(network) for network in self.networks]
@@ -168,12 +199,27 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         self : ImageClassifier
         """
         check_is_fitted(self, "networks_")
-        X = _as_array(X)
-        self.classes_, codes = check_labels(self, y, len(X))
+        X = as_array(X)
+        self.classes_, codes = check_two_classes(self, y, len(X))
         # Another stream than that of the networks' seeds.
         rng = as_generator(self.random_state).spawn(1)[0]
-        self._choose(X, codes, rng)
-        self.classifier_ = self._fitted(X, self.classes_[codes])
+        trial = np.sort(rng.permutation(len(codes))[: self.n_tune])
+        # Codes anew: few images may lack a class.
+        trial_codes = np.unique(codes[trial], return_inverse=True)[1]
+        self.tuned_: dict[str, Any] = {}
+        self.tuning_: dict[str, list[float]] = {}
+        for name, values in (self.tune or {}).items():
+            scores = []
+            for value in values:
+                self._set(name, value)
+                self._train(take(X, trial), trial_codes)
+                scores.append(accuracy(self.validation_decisions_, trial_codes))
+            self.tuning_[name] = scores
+            # Of equal accuracies the first value wins.
+            self.tuned_[name] = values[int(np.argmax(scores))]
+            self._set(name, self.tuned_[name])
+        self._train(X, self.classes_[codes])
+        self.temperature_ = fit_temperature(self.validation_decisions_, codes)
         return self
 
     def decision_function(self, X: Any) -> Array:
@@ -206,92 +252,104 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self, "classifier_")
         return np.asarray(to_host(self.classifier_.predict(self._input(X))))
 
-    def validation_decisions(self, X: Any, y: Any) -> np.ndarray:
-        """Return decisions on training images by a classifier that did not see them.
+    def predict_proba(self, X: Any) -> Array:
+        """Return the probabilities of the classes.
+
+        They are the softmax of the decisions (for two classes the sigmoid of the one decision) divided by
+        ``temperature_``.
 
         Parameters
         ----------
-        X, y : as in fit
-            The images and labels that fit got.
+        X : as in fit
+            Images of the size of those in fit.
 
         Returns
         -------
-        decisions : ndarray of shape (n,) or (n, n_classes)
-            Leave-one-out decisions of kernel ridge. Other classifiers are trained on four fifths of the
-            images; decisions are those on every fifth, and NaN on the others.
+        probabilities : array of shape (n, n_classes)
+            In the order of ``classes_``.
         """
-        check_is_fitted(self, "classifier_")
-        if isinstance(self.classifier_, KernelRidgeClassifier):
-            return np.asarray(self.classifier_.validation_decisions_)
-        y, is_held = np.asarray(y), np.arange(len(y)) % 5 == 0
-        F = self._input(X)
-        trial = clone(self.classifier_).fit(_rows(F, ~is_held), y[~is_held])
-        held = to_host(trial.decision_function(_rows(F, is_held)))
-        decisions = np.full((len(y), *held.shape[1:]), np.nan)
-        decisions[is_held] = held
-        return decisions
-
-    def _choose(self, X: Any, codes: np.ndarray, rng: np.random.Generator) -> None:
-        """Set the parameters in ``tune``, one after the other, to the values that do best."""
-        self.tuned_: dict[str, Any] = {}
-        self.tuning_: dict[str, list[float]] = {}
-        if not self.tune:
-            return
-        some = np.zeros(len(codes), dtype=bool)
-        some[rng.permutation(len(codes))[: self.n_tune]] = True
-        X, codes = _rows(X, some), codes[some]
-        for name, values in self.tune.items():
-            scores = []
-            for value in values:
-                self._set(name, value)
-                scores.append(self._validated(X, codes))
-            self.tuning_[name] = scores
-            self.tuned_[name] = values[int(np.argmax(scores))]
-            self._set(name, self.tuned_[name])
+        return probabilities(self.decision_function(X), self.temperature_)
 
     def _set(self, name: str, value: Any) -> None:
         for network in self.networks_:
             network.set_params(**{name: value})
 
-    def _validated(self, X: Any, codes: np.ndarray) -> float:
-        """Return the accuracy on images that a trial classifier does not see."""
-        self.classifier_ = self._fitted(X, codes)
-        decisions = self.validation_decisions(X, codes)
-        seen = ~np.isnan(decisions.reshape(len(codes), -1)[:, 0])
-        return float(np.mean(labels_of(decisions[seen], self.classifier_.classes_) == codes[seen]))
-
-    def _fitted(self, X: Any, y: np.ndarray) -> Any:
+    def _train(self, X: Any, y: np.ndarray) -> None:
+        """Fit the classifier on images, and set its decisions on images that it did not see."""
         classifier = (
             LinearSVC(random_state=0) if self.classifier is None else clone(self.classifier)
         )
         if isinstance(classifier, KernelRidgeClassifier):
+            # It asks for the features itself, one network at a time, and keeps images rather than features.
             classifier.set_params(features=FeatureBlocks(self.networks_))
-            return classifier.fit(X, y)
-        return classifier.fit(self._joined(X), y)
+        self.classifier_ = classifier
+        F = self._input(X)
+        classifier.fit(F, y)
+        # A classifier that chose its strength on held-out rows has these decisions already: no second fit.
+        known = getattr(classifier, "validation_decisions_", None)
+        if known is None:
+            is_held = every_fifth(np.unique(y, return_inverse=True)[1])
+            if not is_held.any():
+                raise ValueError(
+                    "no class has two images, so that none can be left out to calibrate probabilities; give "
+                    "more images"
+                )
+            seen, held_out = np.flatnonzero(~is_held), np.flatnonzero(is_held)
+            trial = clone(classifier).fit(take(F, seen), y[seen])
+            held = to_host(trial.decision_function(take(F, held_out)))
+            n_classes = len(trial.classes_)
+            if held.shape[1:] != ((n_classes,) if n_classes > 2 else ()):
+                raise ValueError(
+                    f"decisions of {type(classifier).__name__} have shape {held.shape}; they must have one "
+                    "column for each class, or be (n,) for two classes"
+                )
+            known = np.full((len(y), *held.shape[1:]), np.nan)
+            known[is_held] = held
+        self.validation_decisions_ = np.asarray(known)
 
     def _input(self, X: Any) -> Any:
         """Return what the classifier takes: images for kernel ridge, which asks for features itself."""
-        X = _as_array(X)
-        return X if isinstance(self.classifier_, KernelRidgeClassifier) else self._joined(X)
-
-    def _joined(self, X: Any) -> Array:
+        X = as_array(X)
+        if isinstance(self.classifier_, KernelRidgeClassifier):
+            return X
         parts = [network.transform(X) for network in self.networks_]
         return parts[0] if len(parts) == 1 else namespace_of(*parts).concat(parts, axis=1)
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        # scikit-learn then skips its checks with tables, which the tests replace by checks with images.
+        tags.input_tags.two_d_array = False
+        tags.input_tags.three_d_array = True
+        return tags
 
-def labels_of(decisions: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """Return the classes with the largest decisions; one column decides between two."""
-    if decisions.ndim == 1:
-        return np.asarray(classes[(decisions > 0).astype(int)])
-    return np.asarray(classes[np.argmax(decisions, axis=1)])
+
+def accuracy(decisions: np.ndarray, codes: np.ndarray) -> float:
+    """Return the share of images whose class is right, of those with decisions."""
+    columns = decisions.reshape(len(codes), -1)  # one column decides between two classes
+    seen = ~np.isnan(columns).any(axis=1)
+    return float(np.mean(winners(columns[seen]) == codes[seen]))
 
 
-def _as_array(X: Any) -> Any:
+def check_two_classes(estimator: BaseEstimator, y: Any, n: int) -> Labels:
+    """Return the labels of n images; refuse labels of one class."""
+    labels = check_labels(estimator, y, n)
+    if len(labels.classes) < 2:
+        raise ValueError(
+            f"{type(estimator).__name__} needs at least two classes in y, and y has only "
+            f"{labels.classes.tolist()[0]!r}"
+        )
+    return labels
+
+
+def check_same_size(unlabeled: Any, X: Any) -> None:
+    """Refuse images to learn from that have another size than the images to classify."""
+    learned, labeled = (tuple(as_array(images).shape[1:]) for images in (unlabeled, X))
+    if learned != labeled:
+        raise ValueError(
+            f"images in unlabeled have shape {learned} and those in X have {labeled}; resize them"
+        )
+
+
+def as_array(X: Any) -> Any:
+    """Return images as an array: a list becomes one."""
     return X if hasattr(X, "shape") else np.asarray(X)
-
-
-def _rows(X: Any, chosen: np.ndarray) -> Any:
-    """Return the rows of a mask."""
-    if isinstance(X, np.ndarray):
-        return X[chosen]
-    return namespace_of(X).take(X, Place(X).put(np.flatnonzero(chosen)), axis=0)

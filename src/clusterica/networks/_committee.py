@@ -9,8 +9,16 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
-from clusterica.arrays import as_generator, check_labels, fit_context, to_host
-from clusterica.networks._classifier import ImageClassifier, labels_of
+from clusterica.arrays import as_generator, fit_context, to_host
+from clusterica.linear import fit_temperature, probabilities
+from clusterica.networks._classifier import (
+    ImageClassifier,
+    accuracy,
+    as_array,
+    check_same_size,
+    check_two_classes,
+)
+from clusterica.ops.margin import winners
 
 # Members are added one by one, the same more than once. Weights then are multiples of 1/20: finer ones fit
 # the noise of some thousand images.
@@ -44,6 +52,9 @@ class Committee(ClassifierMixin, BaseEstimator):
         Accuracy of each member on images that it did not see.
     validation_accuracy_ : float
         That of the committee. The weights are chosen on the same images, so it is a little too high.
+    temperature_ : float
+        Divides the decisions in :meth:`predict_proba`: the value with the smallest log loss on the same
+        images.
     classes_ : ndarray of shape (n_classes,)
         The labels.
 
@@ -88,7 +99,10 @@ class Committee(ClassifierMixin, BaseEstimator):
         -------
         self : Committee
         """
-        check_labels(self, y, len(X))  # before the time that features take
+        X = as_array(X)
+        check_two_classes(self, y, len(X))  # before the time that features take
+        if unlabeled is not None:
+            check_same_size(unlabeled, X)
         return self.learn(X if unlabeled is None else unlabeled).fit_classifier(X, y)
 
     def learn(self, X: Any) -> Self:
@@ -108,6 +122,7 @@ class Committee(ClassifierMixin, BaseEstimator):
         rng = as_generator(self.random_state)
         self.members_ = [clone(member) for member in self.members]
         for member in self.members_:
+            # Members with the same seed would make the same errors, and add nothing to each other.
             if member.random_state is None:
                 member.set_params(random_state=int(rng.integers(2**31)))
             member.learn(X)
@@ -126,19 +141,38 @@ class Committee(ClassifierMixin, BaseEstimator):
         self : Committee
         """
         check_is_fitted(self, "members_")
-        self.classes_, codes = check_labels(self, y, len(X))
-        decisions = [
-            member.fit_classifier(X, y).validation_decisions(X, y) for member in self.members_
-        ]
-        # Rows that every member has a decision on.
-        seen = np.isfinite(np.stack([d.reshape(len(codes), -1) for d in decisions])).all(
-            axis=(0, 2)
+        X = as_array(X)
+        self.classes_, codes = check_two_classes(self, y, len(X))
+        unseen = [member.fit_classifier(X, y).validation_decisions_ for member in self.members_]
+        # Members may leave out different images: those that every member has a decision on.
+        seen = np.isfinite(np.stack([d.reshape(len(codes), -1) for d in unseen])).all(axis=(0, 2))
+        if not seen.any():
+            raise ValueError(
+                "there is no training image that every member has left out; give the members the same "
+                "validation"
+            )
+        # Decisions of a margin and of least squares have different sizes: without scales the larger ones
+        # would outvote the others whatever their weight.
+        self.scales_ = np.array([float(d[seen].std()) or 1.0 for d in unseen])
+        scaled = [d[seen] / s for d, s in zip(unseen, self.scales_, strict=True)]
+        codes = codes[seen]
+        self.validation_accuracies_ = np.array([accuracy(d, codes) for d in scaled])
+        # Add the member that helps most, again and again, and keep the best sum on the way.
+        counts, total, self.validation_accuracy_ = (
+            np.zeros(len(scaled)),
+            np.zeros(scaled[0].shape),
+            -1.0,
         )
-        self.scales_ = np.array([d[seen].std() or 1.0 for d in decisions])
-        scaled = [d[seen] / s for d, s in zip(decisions, self.scales_, strict=True)]
-        labels = self.classes_[codes[seen]]
-        self.validation_accuracies_ = np.array([self._accuracy(d, labels) for d in scaled])
-        self.weights_, self.validation_accuracy_ = self._weights(scaled, labels)
+        for _ in range(ROUNDS):
+            scores = [accuracy(total + d, codes) for d in scaled]
+            added = int(np.argmax(scores))
+            counts[added] += 1
+            total = total + scaled[added]
+            if scores[added] > self.validation_accuracy_:
+                self.validation_accuracy_ = scores[added]
+                self.weights_ = counts / counts.sum()
+        joined = sum(w * d for w, d in zip(self.weights_, scaled, strict=True))
+        self.temperature_ = fit_temperature(joined, codes)
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
@@ -174,21 +208,30 @@ class Committee(ClassifierMixin, BaseEstimator):
         -------
         labels : ndarray of shape (n,)
         """
-        return labels_of(self.decision_function(X), self.classes_)
+        decisions = self.decision_function(X)
+        return np.asarray(self.classes_[winners(decisions.reshape(len(decisions), -1))])
 
-    def _weights(self, decisions: list[np.ndarray], labels: np.ndarray) -> tuple[np.ndarray, float]:
-        """Add the member that helps most, again and again; return the best weights on the way."""
-        counts = np.zeros(len(decisions))
-        total: Any = 0.0
-        best = (counts, -1.0)
-        for _ in range(ROUNDS):
-            scores = [self._accuracy(total + d, labels) for d in decisions]
-            added = int(np.argmax(scores))
-            counts[added] += 1
-            total = total + decisions[added]
-            if scores[added] > best[1]:
-                best = (counts / counts.sum(), scores[added])
-        return best
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Return the probabilities of the classes.
 
-    def _accuracy(self, decisions: np.ndarray, labels: np.ndarray) -> float:
-        return float(np.mean(labels_of(decisions, self.classes_) == labels))
+        They are the softmax of the decisions (for two classes the sigmoid of the one decision) divided by
+        ``temperature_``.
+
+        Parameters
+        ----------
+        X : as in fit
+            Images of the size of those in fit.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n, n_classes)
+            In the order of ``classes_``.
+        """
+        return np.asarray(probabilities(self.decision_function(X), self.temperature_))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        # scikit-learn then skips its checks with tables, which the tests replace by checks with images.
+        tags.input_tags.two_d_array = False
+        tags.input_tags.three_d_array = True
+        return tags

@@ -140,7 +140,15 @@ class DependencyGroups(BaseEstimator):
                 f"n_groups={self.n_groups} is more than the {d} inputs, each of which can be a seed once; "
                 "lower n_groups"
             )
-        dependency_on = self._dependency(X, rows, rng)
+        energy = self.measure == "energy"
+        # From seeds to their dependency on all inputs, shape (n_seeds, n_inputs).
+        dependency_on: Callable[[np.ndarray], np.ndarray]
+        if self.measure == "random":
+            dependency_on = lambda seeds: rng.random((len(seeds), d))  # noqa: E731
+        elif energy and (self.method == "exact" or (self.method == "auto" and d <= MOST_EXACT)):
+            dependency_on = _exact(X, rows).__getitem__
+        else:
+            dependency_on = _pairwise(rows, energy=energy)
         if self.n_groups is None:
             found = self._cover(d, dependency_on, rng)
         elif self.measure == "random":
@@ -152,19 +160,6 @@ class DependencyGroups(BaseEstimator):
         self.groups_ = [group for group, _ in found]
         self.dependency_ = [values for _, values in found]
         return self
-
-    def _dependency(
-        self, X: Any, rows: Rows, rng: np.random.Generator
-    ) -> Callable[[np.ndarray], np.ndarray]:
-        """Return a function from seeds to their dependency on all inputs, shape (n_seeds, n_inputs)."""
-        if self.measure == "random":
-            return lambda seeds: rng.random((len(seeds), rows.n_features))
-        many = rows.n_features > MOST_EXACT
-        if self.measure == "energy" and (
-            self.method == "exact" or (self.method == "auto" and not many)
-        ):
-            return _exact(X, rows).__getitem__
-        return _pairwise(rows, energy=self.measure == "energy")
 
     def _cover(
         self, d: int, dependency_on: Callable[[np.ndarray], np.ndarray], rng: np.random.Generator
@@ -194,13 +189,16 @@ class DependencyGroups(BaseEstimator):
             batch = seeds[start : start + SEEDS_AT_A_TIME]
             for seed, values in zip(batch, dependency_on(batch), strict=True):
                 group = self._group(seed, values)
+                # Two seeds may have the same group, which would learn the same filters twice.
                 found.setdefault(tuple(np.sort(group[0])), group)
         return list(found.values())
 
     def _group(self, seed: int, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the seed, the inputs that depend most on it, and how much."""
         values = values.copy()
+        # The seed comes first, whatever its dependency on itself was computed to be.
         values[seed] = np.inf
+        # Of thousands of inputs only the first few are sorted.
         group = np.argpartition(-values, self.size - 1)[: self.size]
         group = group[np.argsort(-values[group], kind="stable")]
         values[seed] = 1.0
@@ -220,6 +218,7 @@ def _pairwise(rows: Rows, *, energy: bool) -> Callable[[np.ndarray], np.ndarray]
     """Return a function from seeds to dependencies that walks over the rows for each batch of seeds."""
     n, about = rows.n_rows, rows.glance().mean(axis=0, dtype=np.float64)
     first, second, _ = map_reduce(column_sums, rows, about.astype(rows.dtype))
+    # Moments about a point near the mean keep their digits where the mean is large; then moved to the mean.
     shift = to_host(first) / n
     variance = to_host(second) / n - shift**2
     mean = (about + shift).astype(rows.dtype)
@@ -227,6 +226,7 @@ def _pairwise(rows: Rows, *, energy: bool) -> Callable[[np.ndarray], np.ndarray]
     least = 4 * np.finfo(rows.dtype).eps ** 2 * (variance + mean.astype(np.float64) ** 2)
     is_constant = variance <= least
     scale = np.where(is_constant, 0, 1 / np.sqrt(np.where(is_constant, 1, variance)))
+    # Fourth moments need the exact mean, so a second walk: they cannot be moved without third moments.
     _, _, fourth = map_reduce(column_sums, rows, mean)
     fourth = to_host(fourth) / n * scale**4
 
@@ -234,6 +234,7 @@ def _pairwise(rows: Rows, *, energy: bool) -> Callable[[np.ndarray], np.ndarray]
         total = PairSums(
             *map(to_host, map_reduce(pair_sums, rows, mean, scale.astype(rows.dtype), seeds))
         )
+        # Inputs have unit variance here: the mean product is the correlation.
         if not energy:
             return np.asarray(np.abs(total.uv / n))
         return np.asarray(pair_energy_correlations(total, n, fourth, seeds, eps=EPS))

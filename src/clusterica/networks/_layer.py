@@ -138,6 +138,8 @@ class Layer(BaseEstimator):
                 grid=grid,
                 pooling=self.pooling,
                 encoder=self.encoder,
+                # Groups differ in their statistics: each has its own steps. A name such as "auto" is
+                # returned by clone as it is.
                 normalizer=clone(self.normalizer, safe=False),
                 whitener=clone(self.whitener, safe=False),
                 learner=clone(self.learner, safe=False),
@@ -147,12 +149,14 @@ class Layer(BaseEstimator):
             if task is None:
                 one.fit(_of_group(X, group))
             else:
+                # The progress of K-means shows below that of its group.
                 with task.lend_to(one, "group"):
                     one.fit(_of_group(X, group))
             features.append(one)
         if task is not None:
             task.end()
         self.features_ = features
+        # An encoder may give more codes than there are filters: soft thresholds give one for each sign.
         self.maps_shape_ = (*grid, sum(sum(one.n_codes_) for one in features))
         return self
 
@@ -220,8 +224,13 @@ class Layer(BaseEstimator):
         if isinstance(self.fields, DependencyGroups):
             fields = clone(self.fields)
             if fields.random_state is None:
+                # Groups of two layers must not be drawn by the same seed.
                 fields.set_params(random_state=int(rng.integers(2**31)))
-            return list(fields.fit(_some_positions(X, DEPENDENCY_ROWS, rng)).groups_)
+            n = int(np.prod(X.shape[:3]))
+            chosen = np.sort(rng.choice(n, size=min(n, DEPENDENCY_ROWS), replace=False))
+            # All maps at some positions: a row for each.
+            return list(fields.fit(take(X.reshape(n, n_maps), chosen)).groups_)
+        # Sorted, so that the ends show whether all indices are valid.
         groups = [np.unique(np.asarray(group, dtype=np.int64)) for group in self.fields]
         if not groups or any(len(g) == 0 or g[0] < 0 or g[-1] >= n_maps for g in groups):
             raise ValueError(
@@ -233,22 +242,12 @@ class Layer(BaseEstimator):
 
 def _of_group(X: Any, group: np.ndarray) -> Any:
     """Return the maps of a group; X itself if that is all of them."""
-    if len(group) == X.shape[3]:
-        return X
-    if isinstance(X, np.ndarray):
-        return X[..., group]
-    xp = namespace_of(X)
-    return xp.take(X, xp.asarray(group, device=X.device), axis=3)
+    return X if len(group) == X.shape[3] else take(X, group, axis=3)
 
 
-def _some_positions(X: Any, n_rows: int, rng: np.random.Generator) -> Any:
-    """Return all maps at up to n_rows positions of all inputs, shape (n_rows, n_maps)."""
-    n_images, height, width, n_maps = X.shape
-    n = n_images * height * width
-    chosen = np.sort(rng.choice(n, size=min(n, n_rows), replace=False))
+def take(X: Any, chosen: np.ndarray, *, axis: int = 0) -> Any:
+    """Return some entries of an axis of an array, memory map or tensor, where it is."""
     if isinstance(X, np.ndarray):
-        image, place = np.divmod(chosen, height * width)
-        return X[image, place // width, place % width, :]
+        return np.take(X, chosen, axis=axis)
     xp = namespace_of(X)
-    rows = xp.reshape(X, (n, n_maps))
-    return xp.take(rows, xp.asarray(chosen, device=X.device), axis=0)
+    return xp.take(X, xp.asarray(chosen, device=X.device), axis=axis)

@@ -28,7 +28,7 @@ from clusterica.arrays import (
     fit_context,
     namespace_of,
 )
-from clusterica.networks._layer import Layer
+from clusterica.networks._layer import Layer, take
 from clusterica.ops.patch import CellPooling, grid_cells, pool
 from clusterica.optim import fit_progress
 from clusterica.preprocessing import ContrastNormalizer
@@ -150,8 +150,11 @@ class FeatureNetwork(
                 layer.set_params(normalizer=ContrastNormalizer("1%"))
         self._check_sizes(layers, images)
         rng = as_generator(self.random_state)
+        # Layers have seeds of their own, drawn in turn, so that a layer does not depend on those after it.
         progress = fit_progress(self, len(layers), X=X)
         learned: list[Layer] = []
+        # One folder for all layers: the maps of a layer overwrite those of the one before, which are not
+        # needed any more.
         with tempfile.TemporaryDirectory(prefix="clusterica-") as folder:
             for layer in layers:
                 if layer.random_state is None:
@@ -204,6 +207,7 @@ class FeatureNetwork(
             if self.mirror:
                 block = (block + self._pooled(xp.flip(images[start:stop, ...], axis=2))) / 2
             if self.power != 1:
+                # A root of a negative number would be NaN, and only the classifier would notice.
                 if float(xp.min(block)) < 0:
                     raise ValueError(
                         f"power={self.power} needs features that are not negative; use an encoder such as "
@@ -211,6 +215,7 @@ class FeatureNetwork(
                     )
                 block = block**self.power
             if features is None:
+                # Made at the first block, which has the dtype and the device that the layers return.
                 shape = (images.shape[0], self.n_features_out_)
                 features = xp.empty(shape, dtype=block.dtype, device=block.device)
             features[start:stop, :] = block
@@ -218,6 +223,7 @@ class FeatureNetwork(
 
     def _pooled(self, images: Any) -> Array:
         """Return the features of a few images: the layers shown, pooled over the grid."""
+        # The maps of the last layer are not computed: its codes are pooled over the grid directly.
         maps = [images, *_maps(images, self.layers_[:-1])]
         xp, parts = namespace_of(images), []
         for i, layer in self._shown():
@@ -239,6 +245,7 @@ class FeatureNetwork(
         """Return the grids of a layer, none finer than what is pooled."""
         height, width, _ = self.layers_[i].maps_shape_
         if i == len(self.layers_) - 1:
+            # The last layer pools its codes: its grid is over the places of patches, not over its cells.
             before = self.layers_[i - 1].maps_shape_ if i > 0 else self.image_shape_
             height, width = self.layers_[i].places(*before[:2])
         return [(min(down, height), min(across, width)) for down, across in _as_grids(self.grid)]
@@ -257,9 +264,11 @@ class FeatureNetwork(
         height, width, n_maps = learned[-1].maps_shape_
         down, across = (max(1, n - layer.patch_size + 1) for n in (height, width))
         place, per_image = Place(images), 4 * height * width * n_maps
-        # Half of the positions of an image: patches beside each other tell much the same.
+        # Half of the positions of an image: neighbouring patches overlap, and have much the same information.
         n_images = min(len(images), -(-2 * layer.n_patches // (down * across)))
         if not place.on_host:
+            # A block may take a sixteenth of the memory of a device (place.memory), so this is a quarter of
+            # it.
             n_images = max(1, min(n_images, 4 * place.memory // per_image))
         chosen = np.sort(rng.choice(len(images), size=n_images, replace=False))
         shape, needed = (n_images, height, width, n_maps), n_images * per_image
@@ -270,9 +279,16 @@ class FeatureNetwork(
         elif needed <= place.memory:
             maps = np.empty(shape, np.float32)
         else:
-            _check_disk(folder, needed)
+            free = shutil.disk_usage(folder).free
+            if needed > free:
+                raise OSError(
+                    f"the maps to learn from take {needed / 2**30:.1f} GiB, more than the memory budget, and "
+                    f"{folder} has {free / 2**30:.1f} GiB free; lower n_patches, raise the budget with "
+                    "clusterica.config_context(memory=...), or set TMPDIR to a larger disk"
+                )
+            # On disk, where the patches of the next layer are drawn from as from memory.
             maps = np.lib.format.open_memmap(folder / "maps.npy", "w+", np.float32, shape)
-        some = _take(images, chosen)
+        some = images if n_images == len(images) else take(images, chosen)
         for start, stop in self._cuts(some, learned):
             maps[start:stop, ...] = _maps(some[start:stop, ...], learned)[-1]
         return maps
@@ -296,6 +312,7 @@ class FeatureNetwork(
                     f"patch_size={layer.patch_size}; use smaller patches, a smaller pool_size or stride "
                     "in the layers before, or larger images"
                 )
+            # What this layer returns is what the next one sees.
             height, width = cells
 
 
@@ -309,6 +326,7 @@ def _as_images(X: Any) -> Any:
             "or rows (n, n_features)"
         )
     if len(X.shape) == 2:
+        # A row is an image of one pixel whose features are channels: no other code needs to handle rows.
         return X[:, None, None, :]
     return X[..., None] if len(X.shape) == 3 else X
 
@@ -322,28 +340,9 @@ def _as_grids(grid: Any) -> list[tuple[int, int]]:
     return [(int(down), int(across)) for down, across in grids]
 
 
-def _take(images: Any, chosen: np.ndarray) -> Any:
-    if len(chosen) == len(images):
-        return images
-    if isinstance(images, np.ndarray):
-        return images[chosen]
-    xp = namespace_of(images)
-    return xp.take(images, xp.asarray(chosen, device=images.device), axis=0)
-
-
 def _maps(images: Any, layers: list[Layer]) -> list[Array]:
     """Return the maps of all layers, one after the other."""
     maps: list[Array] = []
     for layer in layers:
         maps.append(layer.transform(maps[-1] if maps else images))
     return maps
-
-
-def _check_disk(folder: Path, needed: int) -> None:
-    free = shutil.disk_usage(folder).free
-    if needed > free:
-        raise OSError(
-            f"the maps to learn from take {needed / 2**30:.1f} GiB, more than the memory budget, and "
-            f"{folder} has {free / 2**30:.1f} GiB free; lower n_patches, raise the budget with "
-            "clusterica.config_context(memory=...), or set TMPDIR to a larger disk"
-        )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -19,7 +18,6 @@ from clusterica.arrays import (
     StrOptions,
     as_generator,
     check_fitted_rows,
-    check_rows,
     map_reduce,
     map_rows,
     to_host,
@@ -28,6 +26,7 @@ from clusterica.arrays import (
 from clusterica.cluster.starts import kmeans_start
 from clusterica.contrasts import PENALTIES, make_penalty
 from clusterica.kernels import KERNEL_NAMES, Gaussian, make_kernel
+from clusterica.ops.discrimination import Discrimination
 from clusterica.ops.kernel_rica import Model, codes, reached
 from clusterica.ops.kernels import DEAD, MUCH_DEAD, scale_rows
 from clusterica.optim import fit_progress
@@ -41,7 +40,6 @@ class BaseKernelRICA(
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
     BaseEstimator,
-    ABC,
 ):
     """What kernel RICA with and without labels share."""
 
@@ -68,28 +66,30 @@ class BaseKernelRICA(
     tol: float
     random_state: Any
 
-    @abstractmethod
-    def _check_size(self, rows: Rows, y: Any) -> tuple[int, BasisLabels | None]:
-        """Return the number of components, and the labels of the rows if they are needed."""
-
-    def _supervised(self, model: Model, labels: BasisLabels) -> Model:
-        """Return the model with its discrimination term."""
-        raise NotImplementedError
-
-    def _fit(self, X: Any, y: Any) -> None:
-        rows = check_rows(self, X, reset=True, min_rows=2)
-        K, labels = self._check_size(rows, y)
+    def _fit(
+        self,
+        X: Any,
+        y: Any,
+        rows: Rows,
+        K: int,
+        labels: BasisLabels | None = None,
+        discrimination: tuple[Discrimination, float] | None = None,
+    ) -> None:
+        """Learn K basis vectors; with labels, given the discrimination term and its strength."""
         penalty = make_penalty(self.penalty, self.pooling, n_codes=K)
         rng = as_generator(self.random_state)
         n_parts = 1 if labels is None else len(labels.classes)
         progress = fit_progress(self, n_parts + 1, X=X, y=y)
         chosen, parts = _sample(rows, K, labels, rng)
+        # The start, the width of the kernel and its reach all look at the rows as the kernel sees them.
         sample = scale_rows(rows.take(chosen), normalize=self.normalize)
         self.kernel_ = make_kernel(self.kernel, gamma=self.gamma, rows=sample, rng=rng)
+        # Only the Gaussian kernel has a width to advise on.
         self.gamma_ = self.kernel_.gamma if isinstance(self.kernel_, Gaussian) else None
         model = Model(self.kernel_, penalty, float(self.sparsity), normalize=self.normalize)
-        if labels is not None:
-            model = self._supervised(model, labels)
+        if discrimination is not None:
+            model = model._replace(discrimination=discrimination[0], strength=discrimination[1])
+        # The basis is ordered by class: the discrimination term counts on it.
         start = np.concatenate(
             [
                 kmeans_start(rows, sample[part], K // n_parts, rng=rng, progress=progress)
@@ -97,6 +97,7 @@ class BaseKernelRICA(
             ]
         )
         # How far a basis vector may move in one step: the spread of the rows, or the width of the kernel.
+        # In float64: the squares of many float32 rows lose digits in a plain mean.
         spread = float(np.sqrt(((sample - sample.mean(axis=0)) ** 2).sum(axis=1).mean(dtype=float)))
         width = (2 * self.gamma_) ** -0.5 if self.gamma_ else np.inf
         task = progress.subtask("basis", self.max_iter)
@@ -115,7 +116,8 @@ class BaseKernelRICA(
             },
         )
         task.end()
-        self._keep(rows, found, start, sample)
+        self._keep(rows, found, sample)
+        self._warn_if_dead(rows, start, model.strength)
         progress.end()
 
     def transform(self, X: Any) -> Array:
@@ -132,55 +134,57 @@ class BaseKernelRICA(
             In the library and on the device of X.
         """
         rows = check_fitted_rows(self, X, "components_")
+        # New rows may have another dtype than those of fit: the work is in theirs.
         W = np.asarray(to_host(self.components_), dtype=rows.dtype)
         fn = partial(codes, kernel=self.kernel_, normalize=self.normalize)
         return map_rows(fn, rows, W)
 
-    def _keep(
-        self, rows: Rows, found: KernelMinimum, start: np.ndarray, sample: np.ndarray
-    ) -> None:
-        """Set the fitted attributes, and warn of what went wrong."""
+    def _keep(self, rows: Rows, found: KernelMinimum, sample: np.ndarray) -> None:
+        """Set the fitted attributes."""
         self.n_iter_ = found.result.n_iter
         self.objective_history_ = np.array(found.result.history)
         self.term_histories_ = found.terms
         self.reconstruction_error_ = float(found.terms["reconstruction"][-1])
         found.result.warn_if_unfinished(self)
+        # The descent is in float64, the rows and what is kept need not be.
         W = found.result.params.astype(rows.dtype)
         self.components_, self._n_features_out = rows.home.put(W), len(W)
         self.n_uphill_ = found.n_uphill
         # About 1000 rows are enough for a median.
         some = sample[:: max(1, len(sample) // 1000)]
         self.median_similarity_ = float(np.median(self.kernel_(some, W)))
-        self.n_dead_ = self._count_dead(rows, W)
-        if self.n_dead_ > MUCH_DEAD * len(W):
-            # Dead from the start means a kernel too narrow; later, basis vectors that repel each other.
-            from_start = self._count_dead(rows, start.astype(rows.dtype)) > MUCH_DEAD * len(W)
-            warn_user(
-                f"{self.n_dead_} of {len(W)} basis vectors are dead: no row has k(w, x) of {DEAD}; "
-                f"{self._remedy(too_narrow=from_start)}"
-            )
 
-    def _count_dead(self, rows: Rows, W: np.ndarray) -> int:
-        fn = partial(reached, kernel=self.kernel_, normalize=self.normalize, least=DEAD)
-        return int((to_host(map_reduce(fn, rows, W)[0]) == 0).sum())
+    def _warn_if_dead(self, rows: Rows, start: np.ndarray, discrimination: float) -> None:
+        """Count basis vectors that no row is like, and say what may help if they are many."""
+        reach = partial(reached, kernel=self.kernel_, normalize=self.normalize, least=DEAD)
 
-    def _remedy(self, *, too_narrow: bool) -> str:
-        """Return what may help against dead basis vectors, which were dead at the start if too narrow."""
-        gamma = self.gamma_
-        if too_narrow:
+        def n_dead(W: np.ndarray) -> int:
+            return int((to_host(map_reduce(reach, rows, W.astype(rows.dtype))[0]) == 0).sum())
+
+        most, gamma = MUCH_DEAD * len(start), self.gamma_
+        self.n_dead_ = n_dead(to_host(self.components_))
+        if self.n_dead_ <= most:
+            return
+        # Dead from the start means a kernel too narrow; later, basis vectors that repel each other.
+        if n_dead(start) > most:
             wider = f"lower gamma (it is {gamma:.3g})" if gamma else "use a wider kernel"
-            return (
+            remedy = (
                 f"{wider}, which is too narrow for the rows, so that the start was dead; gamma='median' is a "
                 "value to begin with"
             )
-        narrower = (
-            f"raise gamma (it is {gamma:.3g}; try {4 * gamma:.3g})"
-            if gamma
-            else "use a narrower kernel, such as 'rbf' with a large gamma"
-        )
-        return (
-            f"those that are like the same rows push each other away; {narrower}, fewer n_components, or a "
-            "smaller max_iter"
+        else:
+            narrower = "use a narrower kernel, such as 'rbf' with a large gamma"
+            if gamma:
+                narrower = f"raise gamma (it is {gamma:.3g}; try {4 * gamma:.3g})"
+            remedy = (
+                f"those that are like the same rows push each other away; {narrower}, fewer n_components, or "
+                "a smaller max_iter"
+            )
+            if discrimination:
+                lower = f"lower discrimination (it is {discrimination:g})"
+                remedy = f"{lower}, which drives them away from rows; {remedy}"
+        warn_user(
+            f"{self.n_dead_} of {len(start)} basis vectors are dead: no row has k(w, x) of {DEAD}; {remedy}"
         )
 
 
@@ -196,6 +200,8 @@ def _sample(
     picked = []
     for own in labels.rows_by_class():
         size = min(len(own), -(-most // len(labels.classes)))
+        # Equal numbers of rows of every class: a rare class has as many basis vectors as the others.
         picked.append(rng.choice(own, size=size, replace=False))
+    # Rows are read in order, once; the classes are found again by their places in that order.
     chosen = np.sort(np.concatenate(picked))
     return chosen, [np.searchsorted(chosen, part) for part in picked]

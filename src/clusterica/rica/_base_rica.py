@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import replace
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple
 
@@ -19,15 +19,16 @@ from clusterica.arrays import (
     StrOptions,
     as_generator,
     check_fitted_rows,
-    check_rows,
+    map_reduce,
     to_host,
 )
 from clusterica.cluster import GainShapeKMeans
 from clusterica.contrasts import PENALTIES
+from clusterica.ops.discrimination import Discrimination
 from clusterica.ops.linalg import combine, project, unit_rows
 from clusterica.ops.moments import Moments
 from clusterica.ops.penalty import PenaltyFunction
-from clusterica.ops.rica import null_directions
+from clusterica.ops.rica import ClassMoments, class_moments, null_directions
 from clusterica.optim import fit_progress
 from clusterica.preprocessing.whitening import apply_map, moments_about_mean
 from clusterica.rica._labels import BasisLabels
@@ -52,7 +53,6 @@ class BaseRICA(
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
     BaseEstimator,
-    ABC,
 ):
     """What reconstruction ICA with and without labels share."""
 
@@ -75,36 +75,37 @@ class BaseRICA(
     tol: float
     random_state: Any
 
-    @abstractmethod
-    def _penalty(self, n_components: int) -> PenaltyFunction:
-        """Return the penalty of codes."""
-
-    @abstractmethod
-    def _check_size(self, rows: Rows, y: Any) -> tuple[int, BasisLabels | None]:
-        """Return the number of components, and the labels of the rows if they are needed."""
-
-    def _supervision(self, rows: Rows, labels: BasisLabels, mean: Array) -> Supervision:
-        """Return the part of the objective with labels."""
-        raise NotImplementedError
-
-    def _fit(self, X: Any, y: Any) -> BatchState:
-        rows = check_rows(self, X, reset=True, min_rows=2)
-        K, labels = self._check_size(rows, y)
-        penalty = self._penalty(K)
+    def _fit(
+        self,
+        X: Any,
+        y: Any,
+        rows: Rows,
+        K: int,
+        penalty: PenaltyFunction,
+        labels: BasisLabels | None = None,
+        discrimination: tuple[Discrimination, float] | None = None,
+    ) -> BatchState:
+        """Learn K components; with labels, given the discrimination term and its weight."""
         total = host_moments(rows)
         W = self._start(rows, K, total.first, labels)
         progress = fit_progress(self, self.max_iter, X=X, y=y)
+        # Directions without variance, such as those of constant features: a filter there costs nothing and
+        # stays.
         null = null_directions(total, rows.dtype)
         problem = self._problem(rows, total, penalty, null)
+        # Random starts are projected out of these directions; a start that was given is refused instead of
+        # changed.
         outside = np.flatnonzero(to_host(problem.outside(rows.place.put(W))))
         if outside.size and not isinstance(self.init, str):
             raise ValueError(
                 f"row {outside[0]} of init, and {outside.size - 1} others, lie where the data does not vary, "
                 "such as along a constant feature; give other directions, or set unit_norm=True"
             )
-        if labels is not None:
-            supervision = self._supervision(rows, labels, problem.mean)
-            problem = replace(problem, supervision=supervision)
+        if labels is not None and discrimination is not None:
+            # Codes are linear in the rows, so that second moments of every class are all that the term needs.
+            fn = partial(class_moments, n_classes=len(labels.classes))
+            sums = ClassMoments(*map_reduce(fn, rows, problem.mean, aligned=(labels.codes,)))
+            problem = replace(problem, supervision=Supervision(*discrimination, sums.second))
         found = minimize(
             problem,
             W,
@@ -114,12 +115,14 @@ class BaseRICA(
             fitted=lambda W: self._learned(rows, W, total.first),
         )
         progress.end()
+        # The same attributes that callbacks saw after each step.
         self.__dict__.update(self._learned(rows, found.result.params, total.first))
         self.n_iter_ = found.result.n_iter
         self.objective_history_ = np.array(found.result.history)
         self.term_histories_ = found.terms
         self.reconstruction_error_ = float(found.terms["reconstruction"][-1])
         found.result.warn_if_unfinished(self)
+        # So that partial_fit can go on from here, with the covariance of all rows.
         return BatchState(total, null, STEPS_OF_FIT)
 
     def transform(self, X: Any) -> Array:
@@ -155,7 +158,7 @@ class BaseRICA(
         """
         rows = check_fitted_rows(self, S, "components_", is_output=True)
         W = to_host(self.components_)
-        # Directions that are there by rounding only lead nowhere.
+        # Directions with singular values of the size of rounding errors are left out.
         back = np.linalg.pinv(W.astype(np.float64), rcond=max(W.shape) * np.finfo(W.dtype).eps)
         return apply_map(combine, rows, back, self.mean_)
 
@@ -185,6 +188,7 @@ class BaseRICA(
                 W = cluster_directions(rows, K, mean, labels, rng)
             else:
                 W = unit_rows(rng.normal(size=(K, rows.n_features)))
+            # Directions of unit length, K of them, make W x longer than x by √(K / n).
             # So that W x is about as long as x.
             return W if self.unit_norm else W * min(1.0, np.sqrt(rows.n_features / K))
         W = np.array(to_host(self.init), dtype=np.float64)
@@ -192,6 +196,7 @@ class BaseRICA(
             raise ValueError(
                 f"init has shape {W.shape}; it must be (n_components, n_features) = {(K, rows.n_features)}"
             )
+        # A row of zeros has no direction, and unit_norm would divide by its length.
         if not np.isfinite(W).all() or not (W != 0).any(axis=1).all():
             raise ValueError("init must be finite, and no row of it may be all zeros")
         return W
@@ -201,6 +206,7 @@ class BaseRICA(
         return {
             "components_": rows.learned(W),
             "mean_": rows.learned(mean),
+            # Names of the output columns, for set_output.
             "_n_features_out": W.shape[0],
         }
 
@@ -233,6 +239,7 @@ def cluster_directions(
     """
     parts = [np.arange(rows.n_rows)] if labels is None else labels.rows_by_class()
     k = n // len(parts)
+    # K-means needs a row for every centre, in every class.
     if min(map(len, parts)) < k:
         raise ValueError(
             f"init='k-means' needs a row for every component, and there are {rows.n_rows} rows for {n}; give "
@@ -248,5 +255,6 @@ def cluster_directions(
         model = GainShapeKMeans(k, max_iter=10, tol=0.0, compute_labels=False, random_state=seed)
         # Clustered where the rows are worked on, which may be a GPU.
         W = to_host(model.fit(rows.place.put(sample)).cluster_centers_).astype(np.float64)
+        # An empty cluster may leave a centre of zeros: it becomes a random direction.
         directions.append(unit_rows(W, unit_rows(rng.normal(size=W.shape))))
     return np.concatenate(directions)

@@ -5,13 +5,11 @@ from __future__ import annotations
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
-from clusterica.arrays import Interval, Rows, StrOptions, fit_context
+from clusterica.arrays import Interval, StrOptions, check_rows, fit_context
 from clusterica.kernels import Kernel
-from clusterica.ops.kernel_rica import Model
 from clusterica.rica._base_kernel_rica import BaseKernelRICA
 from clusterica.rica._labels import (
     CONSTRAINTS,
-    BasisLabels,
     check_basis_labels,
     make_discrimination,
 )
@@ -20,7 +18,7 @@ from clusterica.rica._labels import (
 class DiscriminativeKernelRICA(BaseKernelRICA):
     r"""Sparse codes :math:`s = k(W, x)` with a part for every class (d-kRICA).
 
-    :class:`KernelRICA` with the term of :class:`DiscriminativeRICA` that knows labels (equation (11) of
+    :class:`KernelRICA` with the term of :class:`DiscriminativeRICA` that depends on labels (equation (11) of
     [1]_): :math:`\alpha\, d(s)` is added to its objective,
 
     .. math::
@@ -80,7 +78,7 @@ class DiscriminativeKernelRICA(BaseKernelRICA):
     n_dead_ : int
         Number of basis vectors that no row is like, :math:`\max_i k(w, x_i) < 0.01`.
     n_uphill_ : ndarray of shape (n_iter_ + 1,)
-        Number of basis vectors whose fixed point lay uphill, at the start and after every step.
+        Number of basis vectors whose fixed point is no minimum (c <= 0), at the start and after every step.
     objective_history_ : ndarray of shape (n_iter_ + 1,)
         The objective at the start and after every step.
     term_histories_ : dict of ndarray of shape (n_iter_ + 1,)
@@ -101,7 +99,7 @@ class DiscriminativeKernelRICA(BaseKernelRICA):
 
     See Also
     --------
-    clusterica.rica.KernelRICA : Without labels; its notes tell what gamma does.
+    clusterica.rica.KernelRICA : Without labels; its notes explain gamma.
     clusterica.rica.DiscriminativeRICA : Without a kernel.
 
     Notes
@@ -184,25 +182,14 @@ class DiscriminativeKernelRICA(BaseKernelRICA):
         -------
         self
         """
-        self._fit(X, y)
-        return self
-
-    def _check_size(self, rows: Rows, y: Any) -> tuple[int, BasisLabels]:
+        rows = check_rows(self, X, reset=True, min_rows=2)
         labels = check_basis_labels(self, y, rows, self.n_components_per_class)
         self.classes_, self.component_classes_ = labels.classes, labels.component_classes
-        return labels.n_components, labels
-
-    def _supervised(self, model: Model, labels: BasisLabels) -> Model:
+        # Warns where d is not convex in the codes (eta <= k), before time is spent.
         term = make_discrimination(labels, eta=self.eta, constraint=self.constraint)
         self.eta_ = term.eta
-        return model._replace(discrimination=term, strength=float(self.discrimination))
-
-    def _remedy(self, *, too_narrow: bool) -> str:
-        remedy = super()._remedy(too_narrow=too_narrow)
-        if too_narrow or not self.discrimination:
-            return remedy
-        lower = f"lower discrimination (it is {self.discrimination:g})"
-        return f"{lower}, which drives them away from rows; {remedy}"
+        self._fit(X, y, rows, labels.n_components, labels, (term, float(self.discrimination)))
+        return self
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

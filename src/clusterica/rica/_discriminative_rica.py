@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
-from clusterica.arrays import Array, Interval, Rows, StrOptions, fit_context, map_reduce
+from clusterica.arrays import Interval, StrOptions, check_rows, fit_context
 from clusterica.contrasts import make_penalty
-from clusterica.ops.penalty import PenaltyFunction
-from clusterica.ops.rica import ClassMoments, class_moments
 from clusterica.rica._base_rica import BaseRICA
 from clusterica.rica._labels import (
     CONSTRAINTS,
-    BasisLabels,
     check_basis_labels,
     make_discrimination,
 )
-from clusterica.rica._reconstruction import Supervision
 
 
 class DiscriminativeRICA(BaseRICA):
     r"""Sparse codes :math:`s = W x` with a part for every class (d-RICA, and DRICA).
 
-    :class:`RICA` with a term that knows labels: the codes of a row should be large in the part of its own
-    class and small in those of the others (equations (9) and (10) of [1]_),
+    :class:`RICA` with a term that depends on labels: the codes of a row should be large in the part of its
+    own class and small in those of the others (equations (9) and (10) of [1]_),
 
     .. math::
         \min_W \; & \mathrm{E} \|W^\top W x / t - x\|^2 + \lambda\, \mathrm{E}\, g(W x)
@@ -170,25 +165,16 @@ class DiscriminativeRICA(BaseRICA):
         -------
         self
         """
-        self._fit(X, y)
-        return self
-
-    def _check_size(self, rows: Rows, y: Any) -> tuple[int, BasisLabels]:
+        rows = check_rows(self, X, reset=True, min_rows=2)
         labels = check_basis_labels(self, y, rows, self.n_components_per_class)
         self.classes_, self.component_classes_ = labels.classes, labels.component_classes
-        return labels.n_components, labels
-
-    def _penalty(self, n_components: int) -> PenaltyFunction:
-        return make_penalty(self.penalty, self.pooling, n_codes=n_components)
-
-    def _supervision(self, rows: Rows, labels: BasisLabels, mean: Array) -> Supervision:
+        K = labels.n_components
+        penalty = make_penalty(self.penalty, self.pooling, n_codes=K)
+        # Warns where d is not convex in the codes (eta <= k), before time is spent.
         term = make_discrimination(labels, eta=self.eta, constraint=self.constraint)
         self.eta_ = term.eta
-        # Codes are linear in the rows, so that second moments of every class are all that the term needs.
-        fn = partial(class_moments, n_classes=len(labels.classes))
-        total = map_reduce(fn, rows, mean, aligned=(labels.codes,))
-        moments = ClassMoments(*total).second
-        return Supervision(term, float(self.discrimination), moments)
+        self._fit(X, y, rows, K, penalty, labels, (term, float(self.discrimination)))
+        return self
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -1,7 +1,7 @@
-"""The problem of kernel RICA over rows wherever they live, and three ways down.
+"""The objective of kernel RICA over all rows, and three ways to minimise it.
 
 The gradient by w_p is ``c_p w_p - v_p``. Set to zero with c and v as they are, it gives the fixed point
-``w_p = v_p / c_p``: the move ``-gradient / c_p``, which leads down exactly where c_p > 0.
+``w_p = v_p / c_p``: the move ``-gradient / c_p``, a descent direction exactly where c_p > 0.
 """
 
 from __future__ import annotations
@@ -70,7 +70,9 @@ class KernelProblem:
             xp.astype(bend_of(G), seen.dtype),
             aligned=() if self.classes is None else (self.classes,),
         )
+        # The Gram matrix of the basis, K x K, comes in only here: the walk over rows does not need it.
         found = landscape(total, wide, G, n_rows=rows.n_rows, model=model)
+        # A history for each term: users look at them one by one when codes disappoint.
         terms = {"reconstruction": found.reconstruction, "penalty": found.penalty}
         if model.discrimination is not None:
             terms["discrimination"] = found.discrimination
@@ -109,12 +111,14 @@ def descend(
         "fixed-point" moves all basis vectors at once to their fixed points, or down the gradient where c is
         not positive, as far as the objective falls; "auto" goes on by L-BFGS when that slows down.
     reach : float
-        Longest move of a basis vector in one step. From where no row is near, nothing leads back.
+        Longest move of a basis vector in one step. Where no row is near, the gradient is zero, and a basis
+        vector does not come back.
     max_iter, tol, progress
         As in :func:`clusterica.optim.iterate`.
     fitted : callable, optional
         From a basis to fitted attributes, for callbacks.
     """
+    # Without a memory L-BFGS is the preconditioned gradient with a line search: the fixed point, made safe.
     by_fixed_point = LBFGS(
         problem.evaluate, precondition=partial(_toward_fixed_point, reach=reach), memory=0
     )
@@ -132,10 +136,13 @@ def descend(
         seen: list[KernelTerms] = [start.evaluation.extra]
         result = LoopResult(start, (start.evaluation.objective,), 0, False, False)
         for solver, stop_at in phases:
+            # A callback asked to stop in the first phase: the second must not go on.
             if result.stopped:
                 break
             result = iterate(
                 solver.step,
+                # The second phase goes on from the first: one history, one count of iterations, one
+                # max_iter.
                 LoopState(result.n_iter, result.params, result.history),
                 max_iter=max_iter,
                 tol=stop_at,
@@ -152,7 +159,7 @@ def _toward_fixed_point(gradient: Array, seen: KernelTerms, *, reach: float) -> 
     """Return minus the move of every basis vector: gradient / c where c > 0, else a scaled gradient."""
     c = seen.scale
     lengths = to_host(row_lengths(gradient))
-    # Only where c > 0 is the fixed point a minimum along w_p, so that the move leads down.
+    # Only where c > 0 is the fixed point a minimum along w_p, so that the objective falls.
     down = c > 0
     # Without any c to go by, the steepest vector moves as far as one may.
     usual = np.median(c[down]) if down.any() else lengths.max() / reach

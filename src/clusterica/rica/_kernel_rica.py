@@ -5,7 +5,7 @@ from __future__ import annotations
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
-from clusterica.arrays import Interval, Rows, fit_context
+from clusterica.arrays import Interval, check_rows, fit_context
 from clusterica.kernels import Kernel
 from clusterica.rica._base_kernel_rica import BaseKernelRICA
 
@@ -68,7 +68,7 @@ class KernelRICA(BaseKernelRICA):
     n_dead_ : int
         Number of basis vectors that no row is like, :math:`\max_i k(w, x_i) < 0.01`.
     n_uphill_ : ndarray of shape (n_iter_ + 1,)
-        Number of basis vectors whose fixed point lay uphill, at the start and after every step.
+        Number of basis vectors whose fixed point is no minimum (c <= 0), at the start and after every step.
     objective_history_ : ndarray of shape (n_iter_ + 1,)
         The objective at the start and after every step.
     term_histories_ : dict of ndarray of shape (n_iter_ + 1,)
@@ -101,15 +101,15 @@ class KernelRICA(BaseKernelRICA):
     The basis starts at K-means centres of the rows. The objective is not convex. It asks of the mapped basis
     to be nearly orthogonal, so that basis vectors that are like the same rows push each other away, out of
     the reach of all rows if need be: dead. Then raise gamma, to 3 to 6 times the median. No basis vector
-    moves farther in one step than the width of the kernel, since nothing leads back from where no row is
+    moves farther in one step than the width of the kernel, since it does not come back from where no row is
     near.
 
-    With the gradient by w written as :math:`c\, w - v`, the fixed point :math:`v / c` leads down only where
-    c > 0: often nowhere at the start, and nearly everywhere at the end where no vector died. How the
-    optimizers end, and after how many steps, is in the table of P4-bases, which
-    ``clusterica reproduce P4-bases`` prints.
+    With the gradient by w written as :math:`c\, w - v`, the fixed point :math:`v / c` lowers the objective
+    only where c > 0: often nowhere at the start, and nearly everywhere at the end where no vector died. The
+    table that ``clusterica reproduce P4-bases`` prints shows how the optimizers end, and after how many
+    steps.
 
-    Data is read block by block wherever it lives; one evaluation costs about
+    Data is read block by block; one evaluation costs about
     :math:`4 m K^2 + 4 m n K` operations in matrix products, and no array of the size rows x rows is made.
 
     References
@@ -174,14 +174,12 @@ class KernelRICA(BaseKernelRICA):
         -------
         self
         """
-        self._fit(X, y)
-        return self
-
-    def _check_size(self, rows: Rows, y: Any) -> tuple[int, None]:
+        rows = check_rows(self, X, reset=True, min_rows=2)
         K = self.n_components or rows.n_features
         if rows.n_rows < K:
             raise ValueError(
                 f"n_components={K} must be at most the number of rows, n_samples={rows.n_rows}; lower it, "
                 "or give more rows"
             )
-        return K, None
+        self._fit(X, y, rows, K)
+        return self

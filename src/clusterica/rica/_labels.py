@@ -48,6 +48,7 @@ def check_basis_labels(estimator: Any, y: Any, rows: Rows, n_per_class: int | No
             f"{type(estimator).__name__} needs two or more classes, and y has one class only "
             f"({classes[0]!r}); give rows of other classes too"
         )
+    # With as many classes as features or more, one basis vector for each class.
     k = max(1, rows.n_features // len(classes)) if n_per_class is None else n_per_class
     # K-means needs a row for every centre.
     counts = np.bincount(codes)
@@ -57,6 +58,7 @@ def check_basis_labels(estimator: Any, y: Any, rows: Rows, n_per_class: int | No
             f"class {classes[fewest]} has {counts[fewest]} rows, fewer than its {k} basis vectors; give "
             "more rows, or lower n_components_per_class (in ImageFeatures n_filters)"
         )
+    # Indices for sums by class, which torch takes as int64 only.
     return BasisLabels(classes, codes.astype(np.int64), k)
 
 

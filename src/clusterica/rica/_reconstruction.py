@@ -6,7 +6,7 @@ walks over the rows for the penalty.
 Basis vectors of length one need care on two sides. More of them than the n directions in which the data
 varies have WᵀW = t I there at best, with t = K / n; with WᵀW in place of WᵀW / t the error would be least
 where most of them point to where the data varies least, out of the way. And they are kept out of directions
-in which the data does not vary at all, where they would cost nothing and tell nothing.
+in which the data does not vary at all, where they would cost nothing and have no information.
 """
 
 from __future__ import annotations
@@ -75,16 +75,20 @@ class Reconstruction:
         xp, rows = namespace_of(W), self.rows
         tightness = 1.0
         if self.unit_norm and self.tight:
+            # n counts the directions in which the data varies.
             tightness = max(1.0, float(W.shape[0] / (W.shape[1] - self.null.shape[0])))
+        # E |WᵀW x / t - x|² depends on the rows by their covariance alone: no walk.
         value, gradient = reconstruction(W, self.covariance, tightness)
         terms = {"reconstruction": value, "penalty": 0.0}
         if self.sparsity > 0:  # the only term that needs a walk over the rows
+            # Codes of float32 rows are float32; their sums are float64 again.
             params = (xp.astype(a, getattr(xp, rows.dtype.name)) for a in (W, self.mean))
             sums = map_reduce(partial(penalty_sums, penalty=self.penalty), rows, *params)
             weight = self.sparsity / rows.n_rows
             terms["penalty"] = weight * float(sums.value)
             gradient = gradient + weight * sums.gradient
         if self.supervision is not None:
+            # d is a quadratic form of the codes W x, so that second moments by class are enough.
             term, weight, moments = self.supervision
             value, slope = term.of_moments(W, moments)
             terms["discrimination"] = weight * value / rows.n_rows
@@ -134,6 +138,7 @@ def minimize(
     fitted: Callable[[Array], dict[str, Any]] | None = None,
 ) -> Minimum:
     """Return the basis that L-BFGS reaches from W; fitted turns a basis into attributes for callbacks."""
+    # After a move unit vectors are scaled back to the sphere; the gradient is tangent to it already.
     solver = LBFGS(evaluate=problem.evaluate, retract=problem.retract)
     start = solver.start(problem.start(W))
     seen = [start.evaluation.extra]

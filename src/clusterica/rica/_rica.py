@@ -9,14 +9,13 @@ import numpy as np
 
 from clusterica.arrays import (
     Interval,
-    Rows,
     check_model_device,
     check_rows,
     fit_context,
     to_host,
 )
 from clusterica.contrasts import make_penalty
-from clusterica.ops.moments import Moments, merge
+from clusterica.ops.moments import merge
 from clusterica.ops.penalty import PenaltyFunction
 from clusterica.ops.rica import null_directions
 from clusterica.optim import adam, no_averages
@@ -101,7 +100,7 @@ class RICA(BaseRICA):
     Notes
     -----
     The reconstruction depends on the data by its covariance alone, so that a step costs two matrix
-    products with the data, for the penalty, and not five. Data is read block by block wherever it lives.
+    products with the data, for the penalty, and not five. Data is read block by block.
 
     MATLAB's ``rica`` weighs the reconstruction, by Lambda, and not the penalty: ``sparsity = 1 / Lambda``.
     The user guide has a table of its options.
@@ -169,7 +168,9 @@ class RICA(BaseRICA):
         -------
         self
         """
-        seen = self._fit(X, y)
+        rows = check_rows(self, X, reset=True, min_rows=2)
+        K = self.n_components or rows.n_features
+        seen = self._fit(X, y, rows, K, self._penalty(K))
         self.__dict__.pop("_averages", None)  # the next partial_fit begins with its own gradients
         self._seen = seen
         return self
@@ -192,19 +193,32 @@ class RICA(BaseRICA):
         -------
         self
         """
+        # The state, and not a fitted attribute: a failed first batch leaves none behind.
         first = not hasattr(self, "_seen")
         rows = check_rows(self, X, reset=first, min_rows=2)
         if not first:
             check_model_device(self, rows.home, self.components_)
-        K = self._check_size(rows, y)[0] if first else self.components_.shape[0]
+        K = (self.n_components or rows.n_features) if first else self.components_.shape[0]
         penalty = self._penalty(K)
         batch = host_moments(rows)
         W = self._start(rows, K, batch.first) if first else to_host(self.components_)
+        # Small steps would be lost in float32.
         W = W.astype(np.float64)
+        # Adam keeps running means of the gradient and of its square; after a fit they begin anew.
         averages = getattr(self, "_averages", None) or no_averages(W)
-        seen = self._joined(batch, rows.dtype)
+        if first:
+            seen = BatchState(batch, null_directions(batch, rows.dtype), 1)
+        else:
+            moments, n_steps = merge(self._seen.moments, batch), self._seen.n_steps + 1
+            # Eigenvectors cost more than a small batch does, and change seldom: only after 1, 2, 4, 8, ...
+            # steps since the fit.
+            since = n_steps % STEPS_OF_FIT
+            is_due = not since & (since - 1)
+            null = null_directions(moments, rows.dtype) if is_due else self._seen.null
+            seen = BatchState(moments, null, n_steps)
         # Of all rows seen: their covariance is known better than that of the batch.
         problem = self._problem(rows, seen.moments, penalty, seen.null)
+        # On the sphere, and out of directions that no row has shown so far.
         position = problem.start(W)
         here = problem.evaluate(position)
         averages, step = adam(averages, to_host(here.gradient))
@@ -221,21 +235,8 @@ class RICA(BaseRICA):
             self.__dict__.pop(stale, None)
         return self
 
-    def _joined(self, batch: Moments, dtype: np.dtype) -> BatchState:
-        """Return what was seen, with a batch."""
-        seen = getattr(self, "_seen", None)
-        if seen is None:
-            return BatchState(batch, null_directions(batch, dtype), 1)
-        moments, n = merge(seen.moments, batch), seen.n_steps + 1
-        # Eigenvectors cost more than a small batch does, and change seldom: at powers of two, from a fit on.
-        since = n % STEPS_OF_FIT
-        null = seen.null if since & (since - 1) else null_directions(moments, dtype)
-        return BatchState(moments, null, n)
-
-    def _check_size(self, rows: Rows, y: Any) -> tuple[int, None]:
-        return self.n_components or rows.n_features, None
-
     def _penalty(self, n_components: int) -> PenaltyFunction:
+        """Return g of so many codes, with the signs of the components."""
         signs = None
         if self.signs is not None:
             signs = np.asarray(to_host(self.signs))
@@ -244,5 +245,6 @@ class RICA(BaseRICA):
                     f"signs must be {n_components} numbers, 1 or -1, one for every component; got an array "
                     f"of shape {signs.shape} with values {np.unique(signs)[:5]}"
                 )
+            # They multiply sums in float64.
             signs = signs.astype(np.float64)
         return make_penalty(self.penalty, self.pooling, n_codes=n_components, signs=signs)

@@ -51,7 +51,7 @@ class Fit(NamedTuple):
     @property
     def sizes(self) -> list[int]:
         """Number of rows in every cluster, from left to right."""
-        return np.bincount(self.density.labels_).tolist()
+        return [int(n) for n in np.bincount(self.density.labels_)]
 
     @property
     def share_of_starts(self) -> float:
@@ -204,18 +204,18 @@ def _with_one_along(X: np.ndarray, setosa: np.ndarray, clean: Fit, *, seed: int)
     return _fit(Z, setosa, "min", pursuit.contrast, n_init=pursuit.n_init, seed=seed)
 
 
-def _row(objective: str, contrast: str, fit: Fit) -> tuple:
+def _row(objective: str, contrast: str, fit: Fit) -> tuple[str, ...]:
     says = "—"
     if objective == "min":
         says = "50 / 100" if contrast == "kurtosis" else "“similar results”"
     return (OBJECTIVES[objective], contrast, says, *_cells(fit))
 
 
-def _along_row(contrast: str, fit: Fit) -> tuple:
+def _along_row(contrast: str, fit: Fit) -> tuple[str, ...]:
     return ("sub-ICA, 1 outlier along it", contrast, "—", *_cells(fit))
 
 
-def _cells(fit: Fit) -> tuple:
+def _cells(fit: Fit) -> tuple[str, ...]:
     return (
         f"{fit.pursuit.kurtosis_[0]:.3f}",
         " / ".join(map(str, fit.sizes)),
@@ -225,7 +225,7 @@ def _cells(fit: Fit) -> tuple:
     )
 
 
-def _outlier_row(contrast: str, fits: list[Fit]) -> tuple:
+def _outlier_row(contrast: str, fits: list[Fit]) -> tuple[str, ...]:
     return (
         f"sub-ICA, {N_OUTLIERS} outliers",
         contrast,

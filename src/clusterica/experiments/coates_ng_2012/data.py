@@ -194,7 +194,7 @@ def _learn(
         compute_labels=False,
         random_state=int(rng.integers(2**31)),
     )
-    return to_host(estimator.fit(place(ctx, X)).cluster_centers_)
+    return np.asarray(to_host(estimator.fit(place(ctx, X)).cluster_centers_))
 
 
 def _conditions(ctx: Context, settings: dict[str, Any]) -> dict[str, dict[str, float]]:
@@ -252,7 +252,7 @@ def _rows(
     conditions: dict[str, dict[str, float]],
     settings: dict[str, Any],
 ) -> list[tuple[object, ...]]:
-    """Set what was measured beside the paper's words."""
+    """Compare what was measured with the paper's statements."""
     largest = max(curves)
     rows: list[tuple[object, ...]] = [
         (

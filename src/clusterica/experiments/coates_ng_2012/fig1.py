@@ -151,7 +151,7 @@ def _learn(ctx: Context, X: np.ndarray, fresh: np.ndarray, settings: dict[str, A
 
 
 def _rows(raw: Learned, white: Learned) -> list[tuple[str, str, float, float]]:
-    """Set each measure beside the paper's words."""
+    """Compare each measure with the paper's statement."""
     return [
         (
             f"Share of energy at low frequency, up to {LOW_FREQUENCY:g} cycles a pixel (mean)",

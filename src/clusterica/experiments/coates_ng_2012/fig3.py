@@ -149,7 +149,7 @@ def _centers(ctx: Context, Y: Any, start: str, settings: dict[str, Any]) -> np.n
     if start == "orthogonal":
         first = _clusterer(ctx, "orthogonal", settings).fit(Y[: settings["n_start"]])
         init = to_host(first.cluster_centers_)
-    return to_host(_clusterer(ctx, init, settings).fit(Y).cluster_centers_)
+    return np.asarray(to_host(_clusterer(ctx, init, settings).fit(Y).cluster_centers_))
 
 
 def _clusterer(ctx: Context, init: Any, settings: dict[str, Any]) -> Any:

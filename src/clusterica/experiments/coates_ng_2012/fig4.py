@@ -286,7 +286,7 @@ def _gains(X: Any, kmeans: Any) -> np.ndarray:
 
 
 def _rows(kurtosis: dict[str, np.ndarray], crowds: Sequence[Crowd]) -> list[tuple[object, ...]]:
-    """Set each measure beside the paper's words."""
+    """Compare each measure with the paper's statement."""
     rows: list[tuple[object, ...]] = [
         (f"{label}: excess kurtosis of the responses", said, f"{np.median(kurtosis[kind]):.1f}")
         for kind, (label, said, _) in KINDS.items()

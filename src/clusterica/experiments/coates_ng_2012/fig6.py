@@ -158,7 +158,8 @@ def _features(train: Labeled, encoder: Any, sizes: Sizes, seed: int) -> ImageFea
         encoder=encoder,
         random_state=seed,
     )
-    return features.fit(train.images)
+    features.fit(train.images)
+    return features
 
 
 def _tuning(train: Labeled, encoders: dict[str, Any], sizes: Sizes, seed: int) -> dict[str, float]:

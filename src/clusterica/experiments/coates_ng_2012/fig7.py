@@ -205,7 +205,7 @@ def half_energy(centers: np.ndarray) -> np.ndarray:
         Values from 0.5 to 1.
     """
     energy = np.stack([(half**2).sum(axis=1) for half in np.hsplit(centers, 2)])
-    return energy.max(axis=0) / energy.sum(axis=0)
+    return np.asarray(energy.max(axis=0) / energy.sum(axis=0))
 
 
 def _measure(centers: np.ndarray) -> dict[str, Any]:
@@ -218,7 +218,7 @@ def _measure(centers: np.ndarray) -> dict[str, Any]:
 
 
 def _rows(values: dict[str, dict[str, Any]], settings: dict[str, Any]) -> list[tuple[object, ...]]:
-    """Set each measure beside the paper's words."""
+    """Compare each measure with the paper's statement."""
     pairs, color, random = values["pairs"], values["color"], values["random"]
     few = f"{settings['n_few']:,} examples"
     return [

@@ -304,7 +304,7 @@ def _spans(rows: list[Setting], accuracies: list[float]) -> dict[str, float]:
 
 
 def _conclusion(spans: Mapping[str, float]) -> tuple[str, ...]:
-    """Return the row that sets encoding and pooling beside learning."""
+    """Return the row that compares encoding and pooling with learning."""
     factors = ("encoder", "grid", "pooling", "learner")
     points = " / ".join(f"{100 * spans[factor]:.1f}" for factor in factors)
     return ("best less worst", " / ".join(factors), "the learner matters less (7)", "", points, "")

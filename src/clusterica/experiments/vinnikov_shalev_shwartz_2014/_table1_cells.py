@@ -53,7 +53,7 @@ PAPERS = (
 )  # learners that the paper has, the first from a better start
 
 
-class Cell(NamedTuple):
+class TableCell(NamedTuple):
     """Distances of every learner over the draws of one cell, and the seconds that each took."""
 
     d: int
@@ -68,7 +68,7 @@ class Cell(NamedTuple):
     """A closer look at every distance that is large."""
 
     @classmethod
-    def empty(cls, d: int, n_samples: int) -> Cell:
+    def empty(cls, d: int, n_samples: int) -> TableCell:
         """Return a cell without draws."""
         distances: dict[str, list[float]] = {name: [] for name in LEARNERS}
         return cls(d, n_samples, distances, dict.fromkeys(LEARNERS, 0.0), [], [], [])
@@ -84,12 +84,12 @@ class Cell(NamedTuple):
         return band(self.distances[learner]).median / printed
 
 
-def checks(cells: Iterable[Cell]) -> list[Check]:
+def checks(cells: Iterable[TableCell]) -> list[Check]:
     """Ask whether distances go to zero, agree with the paper's, and whether axes are missed.
 
     Parameters
     ----------
-    cells : iterable of Cell
+    cells : iterable of TableCell
         With at least one draw each, the numbers of rows of a dimension rising.
 
     Returns
@@ -97,7 +97,7 @@ def checks(cells: Iterable[Cell]) -> list[Check]:
     list of Check
     """
     cells = list(cells)
-    by_dimension: dict[int, list[Cell]] = {}
+    by_dimension: dict[int, list[TableCell]] = {}
     for cell in cells:
         by_dimension.setdefault(cell.d, []).append(cell)
     found = []
@@ -112,7 +112,7 @@ def checks(cells: Iterable[Cell]) -> list[Check]:
     return found + [_no_bad_optimum(label, cells, part) for label, part in folded.items()]
 
 
-def _convergence(by_dimension: dict[int, list[Cell]], name: str) -> Check:
+def _convergence(by_dimension: dict[int, list[TableCell]], name: str) -> Check:
     """Ask whether the median falls with the number of rows, in every dimension."""
     medians = {
         d: [band(cell.distances[name]).median for cell in row] for d, row in by_dimension.items()
@@ -125,7 +125,7 @@ def _convergence(by_dimension: dict[int, list[Cell]], name: str) -> Check:
     )
 
 
-def _agreement(cells: list[Cell], name: str) -> Check:
+def _agreement(cells: list[TableCell], name: str) -> Check:
     """Ask whether medians are as small as the paper's figures, up to a factor."""
     limits = [LIMIT_IN_THE_PLANE if cell.d == 2 else LIMIT for cell in cells]
     within = [cell.ratio(name) <= limit for cell, limit in zip(cells, limits, strict=True)]
@@ -139,7 +139,7 @@ def _agreement(cells: list[Cell], name: str) -> Check:
     )
 
 
-def _no_bad_optimum(label: str, cells: list[Cell], distances: list[list[float]]) -> Check:
+def _no_bad_optimum(label: str, cells: list[TableCell], distances: list[list[float]]) -> Check:
     """Ask whether no draw of any cell ends far from the axes."""
     counts = {c.name: sum(d > BAD for d in part) for c, part in zip(cells, distances, strict=True)}
     n = sum(len(part) for part in distances)

@@ -249,7 +249,7 @@ def _distances(law: str, d: int, m: int, *, n_draws: int, seed: int) -> dict[str
         start = int(rng.integers(2**31))
         for name, learner in LEARNERS.items():
             with warnings.catch_warnings():
-                # Far rows may leave other centroids without any: the distance tells that.
+                # Far rows may leave other centroids without any: the distance shows that.
                 warnings.simplefilter("ignore", ConvergenceWarning)
                 model = learner.make(2 * d, start).fit(S)
             found[name].append(recovery_distance(model.cluster_centers_, np.eye(d)))

@@ -49,7 +49,7 @@ LEARNERS = {"kmeans": "K-means", "cosine": "Cosine K-means", "random": "Random f
     minutes=0.6,
 )
 def run(ctx: Context) -> Result:
-    """Learn filters with both clusterers and measure them beside random ones."""
+    """Learn filters with both clusterers and compare them with random ones."""
     source = PatchSource(ctx)
     settings: dict[str, Any] = {
         "data": source.name,
@@ -149,7 +149,7 @@ def _measure(filters: np.ndarray, fresh: np.ndarray) -> dict[str, float]:
 
 
 def _rows(values: dict[str, dict[str, float]]) -> list[tuple[object, ...]]:
-    """Set each measure beside the paper's words."""
+    """Compare each measure with the paper's statement."""
     said = {
         "share_sparse": (f"Filters with an excess kurtosis above {SPARSE:g} (share)", "—"),
         "median_excess_kurtosis": (

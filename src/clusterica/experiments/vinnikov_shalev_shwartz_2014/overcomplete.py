@@ -178,7 +178,7 @@ def _columns(rng: np.random.Generator) -> np.ndarray:
 def _long_enough(centers: np.ndarray) -> np.ndarray:
     """Leave out centroids next to zero, on the rows where no source is active: they have no direction."""
     length = np.linalg.norm(centers, axis=1)
-    return centers[length > 0.05 * np.median(length)]
+    return np.asarray(centers[length > 0.05 * np.median(length)])
 
 
 def _row(law: str, name: str, angles: list[float]) -> tuple[object, ...]:

@@ -23,8 +23,8 @@ from clusterica.experiments.vinnikov_shalev_shwartz_2014._table1_cells import (
     LEARNERS,
     PAPER,
     PAPERS,
-    Cell,
     Learner,
+    TableCell,
     checks,
 )
 from clusterica.ica import ClusterICA
@@ -73,7 +73,9 @@ def run(ctx: Context) -> Result:
         "start_rows": START_ROWS,
         "bad_above": BAD,
     }
-    cells = {(d, m): Cell.empty(d, m) for d in settings["n_features"] for m in settings["n_draws"]}
+    cells = {
+        (d, m): TableCell.empty(d, m) for d in settings["n_features"] for m in settings["n_draws"]
+    }
     draws = [(d, m, draw) for d, m in cells for draw in range(settings["n_draws"][m])]
     for d, m, draw in ctx.track(draws, "Draws of Laplace sources"):
         left_out = () if draw < _random_draws(d, m) else ("random",)
@@ -122,7 +124,7 @@ def laplace_rows(n_samples: int, n_features: int, *, rng: np.random.Generator) -
     return S
 
 
-def _fit_draw(cell: Cell, *, seed: list[int], left_out: tuple[str, ...] = ()) -> None:
+def _fit_draw(cell: TableCell, *, seed: list[int], left_out: tuple[str, ...] = ()) -> None:
     """Draw rows once, fit every learner on them and note its distance and time."""
     rng = np.random.default_rng(seed)
     S = laplace_rows(cell.n_samples, cell.d, rng=rng)
@@ -138,7 +140,7 @@ def _fit_draw(cell: Cell, *, seed: list[int], left_out: tuple[str, ...] = ()) ->
     centers: dict[str, np.ndarray] = {}
     for name in (name for name in LEARNERS if name not in left_out):
         begin = time.perf_counter()
-        # K-means is at rest where it ended, so that folded does not take its time again.
+        # "folded" uses the centroids of K-means, so its time is not counted again.
         start = centers["kmeans"] if name == "folded" else axes.cluster_centers_
         centers[name] = found = _find(name, S, start, random_state=random_state)
         cell.seconds[name] += time.perf_counter() - begin
@@ -174,7 +176,7 @@ def _in_standard_errors(centers: np.ndarray, S: np.ndarray) -> float:
 def _doubt(
     name: str, S: np.ndarray, found: np.ndarray, distance: float, random_state: int
 ) -> dict[str, Any]:
-    """Look closer at a large distance: the axis that is met worst, and where better searches would lead."""
+    """Explain a large distance: the worst axis, and the objective that better searches reach."""
     axes = np.concatenate([np.eye(S.shape[1]), -np.eye(S.shape[1])]).astype(S.dtype)
     cosines = axes @ (found / np.linalg.norm(found, axis=1, keepdims=True)).T
     cosines = cosines if len(found) == len(axes) else abs(cosines)  # a line has no sign
@@ -216,7 +218,8 @@ def _find(name: str, S: np.ndarray, axes: np.ndarray, *, random_state: int) -> n
         centers = _find("kmeans", S, axes, random_state=random_state)
         return fold(centers, np.ones(len(centers)), S.shape[1])
     if name == "refined":
-        return ClusterICA(refine="ml", random_state=random_state).fit(S).components_
+        ica = ClusterICA(refine="ml", random_state=random_state).fit(S)
+        return np.asarray(ica.components_)
     estimator: Any
     if name in ("kmeans", "random"):
         # Unit vectors are where the data has unit variance.
@@ -236,10 +239,10 @@ def _find(name: str, S: np.ndarray, axes: np.ndarray, *, random_state: int) -> n
             max_iter=MAX_ITER,
             compute_labels=False,
         )
-    return estimator.fit(S).cluster_centers_
+    return np.asarray(estimator.fit(S).cluster_centers_)
 
 
-def _values(cells: list[Cell]) -> dict[str, Any]:
+def _values(cells: list[TableCell]) -> dict[str, Any]:
     """Gather what was measured."""
     peak = peak_memory()
     largest = 4 * max(cell.d * cell.n_samples for cell in cells)
@@ -259,7 +262,7 @@ def _values(cells: list[Cell]) -> dict[str, Any]:
     }
 
 
-def _random_note(cells: dict[tuple[int, int], Cell]) -> str:
+def _random_note(cells: dict[tuple[int, int], TableCell]) -> str:
     """Say where the random start has fewer draws than the others."""
     fewer = [
         f"{len(cell.random_folded)} of {len(cell.errors)} draws in {cell.name}"
@@ -305,8 +308,8 @@ def _bad_note(values: dict[str, Any], n_draws: int) -> str:
     return text
 
 
-def _rows(cells: list[Cell]) -> list[tuple[object, ...]]:
-    """Set medians beside the paper's figures."""
+def _rows(cells: list[TableCell]) -> list[tuple[object, ...]]:
+    """Compare medians with the paper's figures."""
     rows: list[tuple[object, ...]] = []
     for cell in cells:
         for name, learner in LEARNERS.items():
@@ -326,7 +329,7 @@ def _rows(cells: list[Cell]) -> list[tuple[object, ...]]:
     return rows
 
 
-def _picture(cells: dict[tuple[int, int], Cell], settings: dict[str, Any]) -> Picture:
+def _picture(cells: dict[tuple[int, int], TableCell], settings: dict[str, Any]) -> Picture:
     """Draw distances over the number of rows, a panel for each dimension."""
     dimensions, sizes = settings["n_features"], list(settings["n_draws"])
     figure, panels = side_by_side(len(dimensions), width=2.9 * len(dimensions), height=4.0)
@@ -355,7 +358,7 @@ def _picture(cells: dict[tuple[int, int], Cell], settings: dict[str, Any]) -> Pi
     )
 
 
-def _draw_line(ax: Any, cells: list[Cell], name: str, learner: Learner) -> None:
+def _draw_line(ax: Any, cells: list[TableCell], name: str, learner: Learner) -> None:
     """Draw one learner's medians and bands."""
     sizes = [cell.n_samples for cell in cells]
     low, median, high = zip(*(band(cell.distances[name]) for cell in cells), strict=True)

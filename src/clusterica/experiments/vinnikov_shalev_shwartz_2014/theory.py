@@ -34,7 +34,7 @@ AT_AXES = 0.1  # distance up to which a start has ended at the axes
 LEMMA_3, CONJECTURE, SECTION_7 = range(3)
 
 
-class Landscape(NamedTuple):
+class PlaneObjective(NamedTuple):
     """Lemma 2: the objective of c = (cos a, sin a), (cos b, sin b) for all pairs of angles."""
 
     degrees: np.ndarray
@@ -208,7 +208,7 @@ def objective(X: np.ndarray, C: np.ndarray) -> np.ndarray:
     -------
     ndarray of shape (n_samples,)
     """
-    return np.abs(X @ C.T).max(axis=1)
+    return np.asarray(np.abs(X @ C.T).max(axis=1))
 
 
 def draw_u_lap(n_samples: int, d: int, rng: np.random.Generator) -> np.ndarray:
@@ -225,10 +225,11 @@ def draw_u_lap(n_samples: int, d: int, rng: np.random.Generator) -> np.ndarray:
     -------
     ndarray of shape (n_samples, d)
     """
-    return rng.dirichlet(np.ones(d), n_samples) * rng.choice([-1.0, 1.0], size=(n_samples, d))
+    simplex = rng.dirichlet(np.ones(d), n_samples)
+    return np.asarray(simplex * rng.choice([-1.0, 1.0], size=(n_samples, d)))
 
 
-def _landscape(step: int) -> Landscape:
+def _landscape(step: int) -> PlaneObjective:
     """Integrate the objective of two unit vectors over the sides of the square |x|₁ = 1."""
     degrees = np.arange(0, 180, step)
     along = (np.arange(1000) + 0.5) / 1000  # the midpoint rule, on two sides: J is even
@@ -236,10 +237,10 @@ def _landscape(step: int) -> Landscape:
     angles = np.radians(degrees)
     responses = np.abs(U @ np.array([np.cos(angles), np.sin(angles)]))
     J = [np.maximum(responses, one[:, np.newaxis]).mean(axis=0) for one in responses.T]
-    return Landscape(degrees, np.array(J))
+    return PlaneObjective(degrees, np.array(J))
 
 
-def _lemma_2(plane: Landscape) -> dict[str, Any]:
+def _lemma_2(plane: PlaneObjective) -> dict[str, Any]:
     """Return where the objective is largest, and by how much it leads."""
     a, b = np.unravel_index(int(np.argmax(plane.J)), plane.J.shape)
     at_axes = np.isin(plane.degrees, [0, 90])

@@ -155,9 +155,11 @@ def _kernel(
     X: np.ndarray, n: int, times: float, seed: int, max_iter: int, optimizer: str = "auto"
 ) -> KernelRICA:
     gamma = times * median_gamma(unit_rows(X), np.random.default_rng(0))
-    return KernelRICA(
+    model = KernelRICA(
         n, gamma=gamma, sparsity=0.01, max_iter=max_iter, optimizer=optimizer, random_state=seed
-    ).fit(X)
+    )
+    model.fit(X)
+    return model
 
 
 def _rows(ctx: Context) -> dict[str, tuple[np.ndarray, int]]:

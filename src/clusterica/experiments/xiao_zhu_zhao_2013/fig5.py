@@ -132,7 +132,7 @@ def _distances(X: np.ndarray) -> np.ndarray:
     X = X.astype(np.float64)  # in which squares of the codes of dead basis vectors do not vanish
     spread = X.std(axis=0)
     X = (X - X.mean(axis=0)) / np.where(spread > 0, spread, 1)
-    return np.linalg.norm(X[:, None, :] - X[None, :, :], axis=2)
+    return np.asarray(np.linalg.norm(X[:, None, :] - X[None, :, :], axis=2))
 
 
 def _contrast(D: np.ndarray, labels: np.ndarray) -> float:

@@ -238,7 +238,8 @@ def _features(
         steps=constants.steps(),
         seed=ctx.seed,
     )
-    return features.set_params(pooling="max", grid=sizes.grid)
+    features.set_params(pooling="max", grid=sizes.grid)
+    return features
 
 
 def _score(kinds: list[ImageFeatures], colors: list[str], halves: Halves) -> Score:

@@ -40,7 +40,7 @@ PAPER = {
     "rbf": "56.9",
     "rbf, γ = 3": "",
 }
-# The paper does not tell how many; few leave the basis near the clusters that it starts from.
+# The paper does not say how many; few leave the basis near the clusters that it starts from.
 STEPS = (30, 2)
 COLUMNS = {f"{method}, {n} steps": (method, n) for n in STEPS for method in ("kRICA", "d-kRICA")}
 
