@@ -37,7 +37,7 @@ def walk_dask(
         dask.delayed(_walk_chunk, nout=2)(fn, chunk, rows.dtype, params, cut, settings)
         for chunk, cut in zip(chunks, cuts, strict=True)
     ]
-    # One row tells the shape and dtype of the values, which a lazy array must know.
+    # A lazy array must know the shape and dtype of the values: one row gives them.
     one = np.ones((1, rows.n_features), rows.dtype)
     first = [a[:1] for a in aligned]
     probe, sums = _walk_chunk(fn, one, rows.dtype, params, first, settings)

@@ -269,7 +269,7 @@ def in_order(
     """
     n_threads = active_config().n_threads
     with one_blas_thread():
-        # A worker that waits for other workers could wait for ever: all of them may do the same.
+        # In a worker, tasks run at once: if all workers waited for others, none would finish.
         if n_threads == 1 or getattr(_worker, "is_one", False):
             for task in tasks:
                 yield fn(*task)

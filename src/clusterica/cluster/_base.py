@@ -50,7 +50,7 @@ class BaseKMeans(
 ):
     """Base of the K-means family; a subclass says its rule and names its parameters."""
 
-    _size_name: ClassVar[str] = "n_clusters"  # the parameter that errors tell to lower
+    _size_name: ClassVar[str] = "n_clusters"  # the parameter that error messages name
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_clusters": [Interval(Integral, 1, None, closed="left")],
         "init": [StrOptions(set(METHODS)), "array-like", callable],
@@ -303,7 +303,7 @@ class BaseKMeans(
                 "float64"
             )
         n_empty, n_centers = int((center_counts(centers) == 0).sum()), len(centers.C)
-        # Where empty centres are refilled, one that stays empty is news; else a few are normal.
+        # Where empty centres are refilled, none should stay empty; otherwise a few are normal.
         if n_empty > (0 if lloyd.refill else n_centers / 10):
             warn_user(
                 f"{n_empty} of {n_centers} clusters are empty: there are fewer distinct rows than clusters, "

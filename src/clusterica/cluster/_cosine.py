@@ -84,7 +84,7 @@ class CosineKMeans(BaseKMeans):
 
     Notes
     -----
-    Only n_axes inner products are computed for a row; the sign of the best one tells the
+    Only n_axes inner products are computed for a row; the sign of the best one gives the
     cluster. A row of zeros has no direction: it moves no centre, and its label is 0.
 
     References

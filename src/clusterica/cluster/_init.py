@@ -222,7 +222,7 @@ def more_centers(
     Returns float64 centres less the shift, shape (n_chosen, n_features): fewer than n where no row
     is left that is not a centre.
     """
-    # An assignment in the dtype of the rows can't tell centres apart that differ by less.
+    # In the dtype of the rows, centres that differ by less have the same scores.
     rounding = 16 * float(np.finfo(X.dtype).eps)
     X, C = X.astype(np.float64), C.astype(np.float64)
     X = X if shift is None else X - shift

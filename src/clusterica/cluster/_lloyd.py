@@ -79,7 +79,7 @@ class Lloyd:
         """Iterate from the centres C; an iteration is a pass over the data, in batches if asked."""
         step = self.step if batch_size is None else partial(self.batch_step, batch_size=batch_size)
         start, self.idle = LoopState(0, self.start(C)), None
-        # With tol=0 the last digits of a damped centre could go to and fro for ever.
+        # With tol=0 the last digits of a damped centre could alternate without end.
         tol = max(tol, (4 * float(np.finfo(self.rows.dtype).eps)) ** 2)
         return iterate(step, start, max_iter=max_iter, tol=tol, progress=progress, fitted=fitted)
 

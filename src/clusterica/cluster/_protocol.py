@@ -134,7 +134,7 @@ def cluster_sizes(estimator: Any) -> np.ndarray | None:
     if centers is None or labels is None:
         return None
     labels = np.asarray(to_host(labels))
-    # DBSCAN and its kin label noise with -1.
+    # DBSCAN and similar clusterers label noise with -1.
     return np.bincount(labels[labels >= 0], minlength=len(centers))
 
 

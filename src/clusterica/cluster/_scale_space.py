@@ -162,12 +162,12 @@ def longest_lived(density: GridDensity, low: float, high: float) -> Lifetime:
 def summary_of(rows: Rows, weights: np.ndarray) -> Summary:
     """Return where the rows of one column lie; a column of one value gets a standard deviation."""
     glance = rows.glance().astype(np.float64)
-    about = float(np.median(glance))
     try:
         with np.errstate(over="ignore", invalid="ignore"):
-            summary = _summary_about(rows, weights, about, float(np.std(glance)))
+            about, width = float(np.median(glance)), float(np.std(glance))
+            summary = _summary_about(rows, weights, about, width)
             if summary.variance < 1e-4 * (summary.mean - about) ** 2:
-                # The rows that were glanced at lie apart from the others; they have no weight, perhaps.
+                # The sampled rows lie apart from the others; perhaps they have no weight.
                 summary = _summary_about(rows, weights, summary.mean, sqrt(summary.variance))
         too_large = not np.isfinite(summary.variance)
     except OverflowError:

@@ -1,4 +1,4 @@
-"""Contrasts: functions G of a response y that tell sparse from Gaussian, with their derivatives G', G''.
+"""Contrasts: functions G of a response y, whose mean differs for sparse and Gaussian y, with G' and G''.
 
 A contrast is any callable ``y -> Derivatives(G(y), G'(y), G''(y))``, element by element. As minus the
 logarithm of a density of the sources it makes a likelihood; its mean is a measure of non-Gaussianity.

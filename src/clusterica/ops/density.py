@@ -42,7 +42,7 @@ def spread(X: Array, about: Array, unit: Array, weights: Array, *, n_cells: int)
     ----------
     X : (n_rows, 1) array
     about, unit : (1,) arrays
-        The point a, and the width below which distances from it need not be told apart.
+        The point a, and the width below which distances from it need no more digits.
     weights : (n_rows,) array
     n_cells : int
         See `n_cells_of_spread`.
@@ -109,7 +109,7 @@ def labels_between(X: Array, cuts: Array) -> Array:
 
 
 class Summary(NamedTuple):
-    """What the spread of a column tells: total weight, mean, variance, quartiles, tails and ends.
+    """Summary of the spread of a column: total weight, mean, variance, quartiles, tails and ends.
 
     The width is the standard deviation of the rows between the tails, if that is not zero.
     """
@@ -246,7 +246,7 @@ class Turns(NamedTuple):
 
 def turns(f: np.ndarray) -> Turns:
     """Return the maxima and minima of values on a grid; those of a level stretch lie in its middle."""
-    slopes = np.diff(f, prepend=0.0, append=0.0)  # slope i leads to node i; outside, f is zero
+    slopes = np.diff(f, prepend=0.0, append=0.0)  # slope i ends at node i; outside, f is zero
     rough = np.flatnonzero(slopes)
     rising = slopes[rough] > 0
     change = np.flatnonzero(rising[1:] != rising[:-1])

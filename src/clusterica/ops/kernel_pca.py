@@ -29,7 +29,7 @@ class FeatureMoments(NamedTuple):
 
 
 def landmark_root(kernel: Kernel, L: np.ndarray, dtype: np.dtype) -> Landmarks:
-    """Return P with ``Pᵀ P = K_LL^-1`` on the directions that numbers of the dtype can tell from none.
+    """Return P with ``Pᵀ P = K_LL^-1`` on the directions that are not zero up to the rounding of the dtype.
 
     An error ε of k becomes one of ``ε / √λ`` of the feature along an eigenvector of K_LL with the
     eigenvalue λ, and the feature itself is about ``√(λ / m)``.

@@ -275,7 +275,7 @@ def join_pieces(
     else:
         pooled = np.empty((len(pieces), len(cells), pieces.shape[2]), np.float32)
         for i, cell in enumerate(cells):
-            # No border of a cell crosses a box: the corner tells whether it lies within.
+            # No border of a cell crosses a box: it lies within if its corner does.
             within = [
                 cell.top <= box.top < cell.bottom and cell.left <= box.left < cell.right
                 for box in boxes

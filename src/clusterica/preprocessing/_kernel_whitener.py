@@ -80,7 +80,7 @@ class KernelWhitener(
     kernel_ : Kernel
         The kernel in use.
     rank_ : int
-        Number of directions in which the mapped rows vary, as far as can be told.
+        Number of directions in which the mapped rows vary by more than rounding errors.
     n_components_ : int
         Number of components.
     n_features_in_ : int
@@ -179,7 +179,7 @@ class KernelWhitener(
         n = self.n_components or max(1, s.rank)  # one column at least, even for equal rows
         if n > s.rank:
             raise ValueError(
-                f"the mapped rows vary in {s.rank} directions that can be told apart, and n_components={n}; "
+                f"n_components={n} must be at most the rank of the mapped rows, {s.rank}; "
                 "use fewer components, more landmarks, or a larger gamma"
             )
         T = whiten_by_spectrum(s, eps=0.0, n_components=n, rotate_back=False).whitening

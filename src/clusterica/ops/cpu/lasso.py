@@ -65,8 +65,9 @@ def _lasso(B, energies, G, alpha, max_iter, tol, eps, codes, gaps):  # type: ign
             # In float64, whatever the rows are: Newton steps need the digits where atoms are alike.
             for p in range(a):
                 small[0, p], small[1, p], small[2, p] = s[at[p]], q[at[p]], b[at[p]]
+                row = G[at[p]]
                 for f in range(a):
-                    M[p, f] = G[at[p], at[f]]
+                    M[p, f] = row[at[f]]
             n_sweeps += _descend(
                 M,
                 small[2, :a],
