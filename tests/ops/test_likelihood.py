@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from clusterica.arrays import to_host
+from clusterica.arrays import _walk, to_host
 from clusterica.contrasts import Exponential, LogCosh, Quartic, SmoothedLaplace
-from clusterica.ops import tiles
 from clusterica.ops.likelihood import LikelihoodSums, likelihood_sums
 
 CONTRASTS = [SmoothedLaplace(), SmoothedLaplace(0.5), LogCosh(), Exponential(), Quartic()]
@@ -55,7 +54,7 @@ def test_sums_are_those_of_a_loop(put, problem, contrast, dtype):
 
 def test_tiles_add_up(monkeypatch, problem):
     whole = likelihood_sums.__wrapped__(*problem, contrast=LogCosh())
-    monkeypatch.setattr(tiles, "TILE", 28)  # seven rows each, the last one alone
+    monkeypatch.setattr(_walk, "TILE", 28)  # seven rows each, the last one alone
     assert_same(likelihood_sums(*problem, contrast=LogCosh()), whole, 1e-12)
 
 

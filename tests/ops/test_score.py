@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from clusterica.arrays import to_host
+from clusterica.arrays import _walk, to_host
 from clusterica.ica._likelihood import fit_laws
-from clusterica.ops import tiles
 from clusterica.ops.score import (
     WIDTHS,
     EnergyProducts,
@@ -60,7 +59,7 @@ def test_energies_are_those_of_a_loop(put, problem):
 
 
 def test_tiles_add_up(monkeypatch, problem):
-    monkeypatch.setattr(tiles, "TILE", 56)  # seven rows each, the last one alone
+    monkeypatch.setattr(_walk, "TILE", 56)  # seven rows each, the last one alone
     assert_same(score_sums(*problem), looped(*problem), 1e-12)
 
 

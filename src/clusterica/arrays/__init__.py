@@ -34,11 +34,13 @@ from clusterica.arrays._walk import (
     Row,
     block_size,
     in_order,
+    in_tiles,
     map_reduce,
     map_rows,
     map_rows_reduce,
     one_blas_thread,
     row_bytes_of,
+    sum_tiles,
     working_memory,
 )
 
@@ -62,12 +64,14 @@ __all__ = [
     "as_rows",
     "block_size",
     "in_order",
+    "in_tiles",
     "map_reduce",
     "map_rows",
     "map_rows_reduce",
     "one_blas_thread",
     "row_bytes_of",
     "shuffled_batches",
+    "sum_tiles",
     "working_memory",
     # What estimators share
     "FloatOutputMixin",

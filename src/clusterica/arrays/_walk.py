@@ -3,6 +3,8 @@
 Results are folded in the order of the blocks, in float64: the same input and settings give the same
 bits on the CPU, whatever thread finished first.
 
+An op may add up a block tile by tile, so that what is made on the way stays in the cache: :func:`in_tiles`.
+
 The scheduler is here too: :func:`in_order` runs tasks on worker threads with one BLAS thread each, so that
 the part of an op that is not BLAS runs in parallel as well. Worker threads live as long as the process and
 are shared by all fits; the limit on BLAS threads holds only while tasks run.
@@ -18,16 +20,17 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from contextvars import copy_context
-from functools import cache, partial
+from functools import cache, partial, wraps
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from clusterica.arrays._place import Array, active_config, namespace_of
+from clusterica.arrays._place import Array, active_config, is_host_array, namespace_of
 from clusterica.arrays._rows import DaskRows, Rows
 
 Op = TypeVar("Op", bound=Callable[..., Any])
+Sums = TypeVar("Sums", bound=NamedTuple)
 
 
 class Row(NamedTuple):
@@ -246,6 +249,59 @@ def _float64(value: Array) -> Array:
 def rebuild(like: tuple[Any, ...], values: list[Any]) -> Any:
     """Return the values as a tuple of the same type, which may be a NamedTuple."""
     return type(like)(*values) if hasattr(like, "_fields") else tuple(values)
+
+
+# --- Tiles of a block ---------------------------------------------------------------------------------
+
+# Numbers in the widest array that a function makes of a tile: a few such arrays fit the cache.
+TILE = 2**15
+
+
+def sum_tiles(fn: Callable[..., Sums], X: Array, *params: Array, width: int) -> Sums:
+    """Return the sum over tiles of ``fn(tile, *params)``, in float64; on a device, of the block as one.
+
+    Parameters
+    ----------
+    fn : callable
+        Returns a named tuple of sums over rows.
+    X : (n_rows, n_features) array
+        The block.
+    *params : arrays
+        Passed on.
+    width : int
+        Numbers that fn makes for a row, in its widest array.
+    """
+    # Tiles of a small block are a quarter of it, so that they take less memory than it does; but 4096 numbers
+    # at least, so that calls do not outweigh the work.
+    numbers = min(TILE, max(2**12, X.shape[0] * width // 4))
+    size = max(1, numbers // width)
+    if not is_host_array(X) or X.shape[0] <= size:
+        return fn(X, *params)
+    total: Any = None
+    for start in range(0, X.shape[0], size):
+        sums = fn(X[start : start + size], *params)
+        if total is None:
+            total = [np.array(value, dtype=np.float64) for value in sums]
+        else:
+            for t, value in zip(total, sums, strict=True):
+                t += value
+    return type(sums)(*total)
+
+
+def in_tiles(width: Callable[..., int]) -> Callable[[Callable[..., Sums]], Callable[..., Sums]]:
+    """Make a function of a block run tile by tile; ``width(X, *params)`` is as in :func:`sum_tiles`.
+
+    The function of the whole block, the reference for tests, is the ``__wrapped__`` of the result.
+    """
+
+    def tiled(fn: Callable[..., Sums]) -> Callable[..., Sums]:
+        @wraps(fn)
+        def run(X: Array, *params: Array, **settings: Any) -> Sums:
+            return sum_tiles(partial(fn, **settings), X, *params, width=width(X, *params))
+
+        return run
+
+    return tiled
 
 
 # --- The scheduler -----------------------------------------------------------------------------------

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from clusterica.arrays import Array, namespace_of, working_memory
+from clusterica.arrays import Array, in_tiles, namespace_of, working_memory
 from clusterica.ops.contrast import Contrast, Derivatives
 from clusterica.ops.linalg import project
-from clusterica.ops.tiles import in_tiles
 
 
 class LikelihoodSums(NamedTuple):

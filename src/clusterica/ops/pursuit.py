@@ -11,9 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clusterica.arrays import Array, namespace_of, working_memory
+from clusterica.arrays import Array, in_tiles, namespace_of, working_memory
 from clusterica.ops.contrast import Contrast, Derivatives
-from clusterica.ops.tiles import in_tiles
 
 
 class PursuitSums(NamedTuple):

@@ -10,10 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clusterica.arrays import Array, namespace_of, working_memory
+from clusterica.arrays import Array, in_tiles, namespace_of, working_memory
 from clusterica.ops.moments import Moments
 from clusterica.ops.penalty import PenaltyFunction
-from clusterica.ops.tiles import in_tiles
 
 
 def reconstruction(W: Array, C: Array, tightness: float = 1.0) -> tuple[float, Array]:

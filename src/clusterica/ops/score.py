@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from clusterica.arrays import Array, namespace_of, working_memory
+from clusterica.arrays import Array, in_tiles, namespace_of, working_memory
 from clusterica.ops.linalg import project
-from clusterica.ops.tiles import in_tiles
 
 # In units of the standard deviation of a source. By the asymptotic variance of the estimate (see
 # `clusterica.ica._likelihood`) both together lose to tanh with uncorrelated sources on no law that was tried

@@ -5,9 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from clusterica.arrays import namespace_of, to_host
-from clusterica.ops import tiles
-from clusterica.ops.tiles import sum_tiles
+from clusterica.arrays import _walk, namespace_of, sum_tiles, to_host
 
 
 class Two(NamedTuple):
@@ -22,7 +20,7 @@ def sums(X, shift):
 
 @pytest.mark.parametrize("n_rows", [0, 1, 6, 7, 8, 50])
 def test_tiles_add_up(put, rng, monkeypatch, n_rows):
-    monkeypatch.setattr(tiles, "TILE", 14)  # seven rows
+    monkeypatch.setattr(_walk, "TILE", 14)  # seven rows
     X, shift = rng.standard_normal((n_rows, 2)), np.array([1.0, -2.0])
     found = sum_tiles(sums, put(X), put(shift), width=2)
     assert isinstance(found, Two)
@@ -31,7 +29,7 @@ def test_tiles_add_up(put, rng, monkeypatch, n_rows):
 
 
 def test_float32_tiles_are_added_in_float64(monkeypatch):
-    monkeypatch.setattr(tiles, "TILE", 2)
+    monkeypatch.setattr(_walk, "TILE", 2)
     X = np.full((2000, 1), 1 + 2**-20, np.float32)
     found = sum_tiles(sums, X, np.zeros(1, np.float32), width=1)
     assert found.total.dtype == np.float64
