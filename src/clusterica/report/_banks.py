@@ -1,4 +1,4 @@
-"""Summaries of the filters of first layers: pictures, cluster sizes, and numbers of their responses to patches."""
+"""Summaries of the filters of first layers: pictures, cluster sizes, and numbers of their responses."""
 
 from __future__ import annotations
 
@@ -156,9 +156,7 @@ def _summarize_bank(
 ) -> dict[str, Any]:
     """Summarize one bank, within its share of the bytes of a page."""
     features, region = bank.features, bank.region
-    learner, whitener = (
-        _of_region(v, region) for v in (features.learner_, features.whitener_)
-    )
+    learner, whitener = (_of_region(v, region) for v in (features.learner_, features.whitener_))
     sizes = cluster_sizes(learner)
     seen = getattr(whitener, "n_samples_seen_", None)
     found: dict[str, Any] = {
@@ -240,7 +238,8 @@ def _pictures(features: ImageFeatures, region: int, filters: np.ndarray) -> np.n
     """Return the patterns of pixels that whiten to the filters, shape (n, height, width, channels)."""
     try:
         patterns = np.asarray(to_host(_of_region(features.pixel_patterns_, region)), np.float32)
-    except AttributeError:  # another whitener, which can't be undone: filters as they are, if they fit
+    except AttributeError:
+        # Another whitener, which can't be undone: filters as they are, if they fit.
         patterns = filters
     if patterns.shape[1] != np.prod(features.patch_shape_):
         return np.zeros((len(filters), *features.patch_shape_), np.float32)
@@ -254,7 +253,8 @@ def _tiles(pictures: np.ndarray) -> np.ndarray:
         pictures, channels = pictures.mean(axis=3, keepdims=True), 1
     shape = (height, width) if channels == 1 else (height, width, 3)
     column = tile_images(pictures.reshape(n, -1), shape=shape, n_columns=1, pad=0)
-    return np.rint(255 * column).astype(np.uint8).reshape(n, height, width, channels)
+    tiles: np.ndarray = np.rint(255 * column).astype(np.uint8)
+    return tiles.reshape(n, height, width, channels)
 
 
 def _as_bytes(patches: np.ndarray, shape: tuple[int, int, int]) -> np.ndarray:
@@ -262,5 +262,7 @@ def _as_bytes(patches: np.ndarray, shape: tuple[int, int, int]) -> np.ndarray:
     low = patches.min(axis=2, keepdims=True)
     extent = patches.max(axis=2, keepdims=True) - low
     scaled = np.rint(255 * (patches - low) / np.where(extent > 0, extent, 1)).astype(np.uint8)
-    pictures = scaled.reshape(*patches.shape[:2], *shape)
-    return pictures if shape[2] in (1, 3) else pictures.mean(axis=4, keepdims=True).astype(np.uint8)
+    pictures: np.ndarray = scaled.reshape(*patches.shape[:2], *shape)
+    if shape[2] in (1, 3):
+        return pictures
+    return np.asarray(pictures.mean(axis=4, keepdims=True), np.uint8)

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-# As wide as the column of a phone, so that text is never scaled down much.
-WIDTH, HEIGHT = 360, 210
-LEFT, RIGHT, TOP, BOTTOM = 46, 10, 14, 38
+# About as wide as a column of the page, so that text is never scaled much.
+WIDTH, HEIGHT = 300, 190
+LEFT, RIGHT, TOP, BOTTOM = 46, 10, 26, 38
 
 
 class Line(NamedTuple):
@@ -55,53 +55,61 @@ def line_chart(
         An ``<svg>`` element.
     """
     x = np.arange(1, len(lines[0].y) + 1) if x is None else x
-    values = np.concatenate([np.asarray(line.y, np.float64) for line in lines])
-    low, high, ticks = _log_axis(values) if log else _axis(values)
-    x_low, x_high, _ = float(x[0]), float(x[-1]) if x[-1] > x[0] else float(x[0]) + 1, None
-
-    def across(value: float) -> float:
-        return LEFT + (value - x_low) / (x_high - x_low) * (WIDTH - LEFT - RIGHT)
-
-    def up(value: float) -> float:
-        place = (math.log10(max(value, low)) - math.log10(low)) if log else value - low
-        extent = (math.log10(high) - math.log10(low)) if log else high - low
-        return HEIGHT - BOTTOM - place / extent * (HEIGHT - BOTTOM - TOP)
-
-    parts = []
-    for tick in ticks:
-        y = up(tick)
-        parts.append(f'<path class="grid" d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}"/>')
-        parts.append(f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{_number(tick)}</text>')
-    for tick in _ticks(x_low, x_high):
-        parts.append(
-            f'<text x="{across(tick):.1f}" y="{HEIGHT - BOTTOM + 15}" text-anchor="middle">'
-            f"{_number(tick)}</text>"
-        )
+    frame = _frame(x, np.concatenate([np.asarray(line.y, np.float64) for line in lines]), log=log)
+    parts = _axes(frame, x_label, y_label)
     if shade_from is not None:
-        start = across(max(shade_from, x_low))
+        start = frame.across(max(shade_from, frame.left))
         parts.append(
             f'<rect class="few" x="{start:.1f}" y="{TOP}" width="{WIDTH - RIGHT - start:.1f}" '
             f'height="{HEIGHT - BOTTOM - TOP}"/>'
         )
-    for i, line in enumerate(lines):
+    # More points than pixels would only make the page larger.
+    chosen = np.unique(np.linspace(0, len(x) - 1, min(len(x), WIDTH)).astype(int))
+    names_end = WIDTH - RIGHT
+    for line in reversed(lines):
         kind = "line second" if line.second else "line"
-        # More points than pixels would only make the page larger.
-        chosen = np.unique(np.linspace(0, len(x) - 1, min(len(x), WIDTH)).astype(int))
-        points = " ".join(f"{across(float(x[j])):.1f},{up(float(line.y[j])):.1f}" for j in chosen)
+        points = " ".join(
+            f"{frame.across(float(x[j])):.1f},{frame.up(float(line.y[j])):.1f}" for j in chosen
+        )
         parts.append(f'<polyline class="{kind}" points="{points}"/>')
-        if line.name:
-            parts.append(
-                f'<text class="{kind}" x="{WIDTH - RIGHT}" y="{TOP + 12 + 15 * i}" text-anchor="end">'
-                f"{escape(line.name)}</text>"
-            )
-    middle = (LEFT + WIDTH - RIGHT) / 2
-    parts.append(
-        f'<text x="{middle}" y="{HEIGHT - 6}" text-anchor="middle">{escape(x_label)}</text>'
-    )
-    parts.append(f'<text x="0" y="9">{escape(y_label)}</text>')
+        # In the row of the axis' name, above the lines, the last one at the end.
+        parts.append(
+            f'<text class="{kind}" x="{names_end}" y="9" text-anchor="end">{escape(line.name)}</text>'
+        )
+        names_end -= 7 * len(line.name) + 12
     return (
         f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(label)}">'
         f"{''.join(parts)}</svg>"
+    )
+
+
+def trace_chart(signals: np.ndarray, *, label: str) -> str:
+    """Return signals over time, one below the other, each over its own range.
+
+    Parameters
+    ----------
+    signals : ndarray of shape (n_times, n_signals)
+        The signals.
+    label : str
+        What they are, for screen readers.
+
+    Returns
+    -------
+    str
+        An ``<svg>`` element.
+    """
+    n_times, n_signals = signals.shape
+    height = 60
+    parts = []
+    for i, column in enumerate(np.asarray(signals, np.float64).T):
+        low, high = float(column.min()), float(column.max())
+        y = (i + 0.95) * height - 0.9 * height * (column - low) / ((high - low) or 1.0)
+        x = np.linspace(0, WIDTH, n_times)
+        points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y, strict=True))
+        parts.append(f'<polyline class="line thin" points="{points}"/>')
+    return (
+        f'<svg class="chart" viewBox="0 0 {WIDTH} {height * n_signals}" role="img" '
+        f'aria-label="{escape(label)}">{"".join(parts)}</svg>'
     )
 
 
@@ -138,6 +146,57 @@ def strip(values: np.ndarray, *, peak: float, label: str) -> str:
     )
 
 
+class _Frame(NamedTuple):
+    """The ends of both axes, the ticks of y, and the places of values in the picture."""
+
+    left: float
+    right: float
+    low: float
+    high: float
+    ticks: list[float]
+    log: bool
+
+    def across(self, value: float) -> float:
+        return LEFT + (value - self.left) / (self.right - self.left) * (WIDTH - LEFT - RIGHT)
+
+    def up(self, value: float) -> float:
+        if self.log:
+            share = math.log(max(value, self.low) / self.low) / math.log(self.high / self.low)
+        else:
+            share = (value - self.low) / (self.high - self.low)
+        return HEIGHT - BOTTOM - share * (HEIGHT - BOTTOM - TOP)
+
+
+def _frame(x: np.ndarray, values: np.ndarray, *, log: bool) -> _Frame:
+    """Return the frame of lines with these values."""
+    left, right = float(x[0]), float(x[-1])
+    return _Frame(
+        left, right if right > left else left + 1, *(_log_axis if log else _axis)(values), log
+    )
+
+
+def _axes(frame: _Frame, x_label: str, y_label: str) -> list[str]:
+    """Return the lines of ticks, their numbers and the names of the axes."""
+    parts = []
+    for tick in frame.ticks:
+        y = frame.up(tick)
+        parts.append(f'<path class="grid" d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}"/>')
+        parts.append(
+            f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{_number(tick)}</text>'
+        )
+    for tick in _ticks(frame.left, frame.right):
+        parts.append(
+            f'<text x="{frame.across(tick):.1f}" y="{HEIGHT - BOTTOM + 15}" text-anchor="middle">'
+            f"{_number(tick)}</text>"
+        )
+    middle = (LEFT + WIDTH - RIGHT) / 2
+    parts.append(
+        f'<text x="{middle}" y="{HEIGHT - 6}" text-anchor="middle">{escape(x_label)}</text>'
+    )
+    parts.append(f'<text x="0" y="9">{escape(y_label)}</text>')
+    return parts
+
+
 def _ticks(low: float, high: float) -> list[float]:
     """Return three to six round numbers in a range."""
     step = 10.0 ** math.floor(math.log10((high - low) / 3))
@@ -155,19 +214,22 @@ def _axis(values: np.ndarray) -> tuple[float, float, list[float]]:
 
 
 def _log_axis(values: np.ndarray) -> tuple[float, float, list[float]]:
-    """Return the ends and ticks of a logarithmic axis, whole powers of ten; eight of them at most."""
-    positive = values[values > 0]
+    """Return the ends and ticks of a logarithmic axis, whole powers of ten.
+
+    What is a million times smaller than the largest is rounding error, and not worth most of the picture.
+    """
+    positive = values[values > 1e-6 * values.max()]
     if not len(positive):
         return 0.1, 1.0, [0.1, 1.0]
     high = math.ceil(math.log10(positive.max()) - 1e-9)
-    low = max(math.floor(math.log10(positive.min()) + 1e-9), high - 8)
-    low = min(low, high - 1)
+    low = min(math.floor(math.log10(positive.min()) + 1e-9), high - 1)
     step = 1 if high - low <= 5 else 2
     return 10.0**low, 10.0**high, [10.0**i for i in range(low, high + 1, step)]
 
 
 def _number(value: float) -> str:
-    """Return a number for an axis: 0.001, 20, 5k."""
-    if abs(value) >= 10_000:
-        return f"{value / 1000:g}k"
+    """Return a number for an axis: 0.001, 20, 50k, 3.2M."""
+    for unit, name in ((1e6, "M"), (1e4, "k")):
+        if abs(value) >= unit:
+            return f"{value / (1e6 if name == 'M' else 1e3):.4g}{name}"
     return f"{value:.4g}".replace("e-0", "e-")

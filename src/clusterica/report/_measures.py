@@ -64,7 +64,9 @@ def measure_responses(X: np.ndarray, filters: np.ndarray, *, n_strongest: int) -
         top = np.argpartition(-Z, n_strongest - 1, axis=0)[:n_strongest]
         order = np.argsort(-np.take_along_axis(Z, top, axis=0), axis=0, kind="stable")
         strongest.append(np.take_along_axis(top, order, axis=0).T)
-        unit = np.abs(Z) / np.where(lengths[start : start + size] > 0, lengths[start : start + size], 1)
+        unit = np.abs(Z) / np.where(
+            lengths[start : start + size] > 0, lengths[start : start + size], 1
+        )
         here = unit.argmax(axis=1)
         largest = np.take_along_axis(unit, here[:, None], axis=1)[:, 0]
         nearest[largest > best] = start + here[largest > best]

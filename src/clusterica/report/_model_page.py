@@ -14,6 +14,7 @@ from clusterica.report.sections import (
     add_charts,
     add_facts,
     add_filters,
+    add_pairs,
     add_validation,
     add_vectors,
 )
@@ -155,7 +156,7 @@ def _add_layers(page: Page, layers: list[dict[str, Any]]) -> None:
         sizes = sorted(set(row["groups"]))
         span = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
         line = [row["network"]] if named else []
-        line += [row["layer"], row["n_filters"], _times(row["patch"])]
+        line += [str(row["layer"]), row["n_filters"], _times(row["patch"])]
         line += [f"{len(row['groups'])} of {span} maps"] if grouped else []
         table.append([*line, _times(row["output"])])
     page.add_table(table, columns)
@@ -165,15 +166,15 @@ def _add_data(page: Page, summary: dict[str, Any]) -> None:
     """Add what the model was learned from, its settings, and the versions of libraries."""
     data = summary["data"]
     page.add_heading("Data, settings and time")
-    rows: list[tuple[str, object]] = []
+    rows: list[tuple[str, str]] = []
     if data["source"] is not None:
         rows.append(("source", data["source"]))
     if data["n"] is not None:
         shape = " × ".join(map(str, data["shape"])) if data["shape"] else "different sizes"
         rows.append(("images" if summary["layers"] else "rows", f"{data['n']:,} of {shape}"))
     if data["classes"]:
-        pairs = zip(data["classes"], data["counts"], strict=True)
-        rows.append(("classes", ", ".join(f"{name} ({count:,})" for name, count in pairs)))
+        counted = zip(data["classes"], data["counts"], strict=True)
+        rows.append(("classes", ", ".join(f"{name} ({count:,})" for name, count in counted)))
     for bank in summary["banks"]:
         if bank["n_learned_from"] is not None:
             name = f"patches ({bank['name']})" if bank["name"] else "patches"
@@ -182,8 +183,9 @@ def _add_data(page: Page, summary: dict[str, Any]) -> None:
     if summary["seconds"] is not None:
         rows.append(("time", _duration(summary["seconds"])))
     rows.append(("versions", ", ".join(f"{k} {v}" for k, v in summary["versions"].items())))
-    page.add_table(rows, ("data", ""))
-    page.add_table(list(summary["settings"].items()), ("setting", ""))
+    add_pairs(page, dict(rows))
+    page.add_html("<h3>Settings</h3>")
+    add_pairs(page, summary["settings"])
 
 
 def _times(text: str) -> str:

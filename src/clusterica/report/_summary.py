@@ -12,7 +12,13 @@ from sklearn.utils.validation import check_is_fitted
 from clusterica import __version__
 from clusterica.arrays import as_generator, to_host
 from clusterica.cluster import cluster_sizes, learned_vectors
-from clusterica.report._banks import find_networks, history_of, layer_rows, spectrum_of, summarize_banks
+from clusterica.report._banks import (
+    find_networks,
+    history_of,
+    layer_rows,
+    spectrum_of,
+    summarize_banks,
+)
 from clusterica.report._measures import excess_kurtosis
 
 # Rows that are looked at, of images and of tables: a share of 1 % is then known to about a tenth of it.
@@ -112,7 +118,9 @@ def _data(X: Any, labels: Any, source: str | None) -> dict[str, Any]:
     """Return the number of images or rows, their shape, and the classes with their counts."""
     data: dict[str, Any] = {"source": source, "n": None, "shape": None, "classes": [], "counts": []}
     if X is not None:
-        shapes = {tuple(np.shape(one)) for one in X} if isinstance(X, list) else {tuple(X.shape[1:])}
+        shapes = (
+            {tuple(np.shape(one)) for one in X} if isinstance(X, list) else {tuple(X.shape[1:])}
+        )
         data["n"] = len(X)
         data["shape"] = list(shapes.pop()) if len(shapes) == 1 else None
     if labels is not None:
@@ -152,7 +160,9 @@ def _rows(model: Any, X: Any, rng: np.random.Generator) -> dict[str, Any]:
     }
 
 
-def _validation(model: Any, validation: tuple[Any, ...], rng: np.random.Generator) -> dict[str, Any]:
+def _validation(
+    model: Any, validation: tuple[Any, ...], rng: np.random.Generator
+) -> dict[str, Any]:
     """Return accuracy, confusion matrix (true class by row) and some errors."""
     from sklearn.metrics import confusion_matrix
 
@@ -169,7 +179,9 @@ def _validation(model: Any, validation: tuple[Any, ...], rng: np.random.Generato
         )
     classes = np.unique(np.concatenate([y, predicted]))
     wrong = np.sort(rng.permutation(np.flatnonzero(y != predicted))[:N_ERRORS])
-    errors = [{"true": str(y[i]), "predicted": str(predicted[i])} for i in wrong]
+    errors: list[dict[str, Any]] = [
+        {"true": str(y[i]), "predicted": str(predicted[i])} for i in wrong
+    ]
     for error, i in zip(errors, wrong, strict=True):
         image = np.asarray(to_host(X[int(i)]))
         if image.ndim in (2, 3):  # not a row

@@ -162,7 +162,7 @@
         [element("dt", { textContent: word }), element("dd", { textContent: value })]));
       const right = element("div", {}, list);
       if (data.histogram) {
-        right.append(element("h4", { textContent: "Responses, in standard deviations (height: logarithm)" }));
+        right.append(element("h4", { textContent: "Responses in standard deviations; log scale, last bars: beyond 5" }));
         right.insertAdjacentHTML("beforeend", histogram(data, i));
       }
       this.title.textContent = `Filter ${data.index[i]}${data.empty[i] ? " (near-empty)" : ""}`;

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Mapping
 from html import escape
 from typing import Any
 
 import numpy as np
 
 from clusterica.cluster import near_empty
-from clusterica.report._charts import Line, line_chart, strip
+from clusterica.report._charts import Line, line_chart, strip, trace_chart
 from clusterica.report._measures import N_BINS, REACH
 from clusterica.report._page import Page
 
@@ -18,6 +19,7 @@ __all__ = [
     "add_charts",
     "add_facts",
     "add_filters",
+    "add_pairs",
     "add_signals",
     "add_validation",
     "add_vectors",
@@ -93,7 +95,7 @@ def add_filters(page: Page, bank: dict[str, Any], *, name: str = "filters") -> N
         f'<div class="sorting"><label>Sort by <select>{options}</select></label>'
         f'<span class="note">Choose a filter to see its responses and patches.</span></div>\n'
         f'<div class="filters" role="group" aria-label="{label}" style="--tile: {tile}px"></div>\n'
-        "<noscript><p>The filters are drawn by a script of this page, which is not allowed to run.</p></noscript>\n"
+        "<noscript><p>The filters are drawn by a script, which is not allowed to run.</p></noscript>\n"
         f'<script type="application/json">{_json(data)}</script>\n</section>',
         filters=True,
     )
@@ -108,6 +110,20 @@ def add_filters(page: Page, bank: dict[str, Any], *, name: str = "filters") -> N
         notes.append("Near-empty filters have a red frame.")
     if notes:
         page.add_html(f'<p class="note">{escape(" ".join(notes))}</p>')
+
+
+def add_pairs(page: Page, pairs: Mapping[str, str]) -> None:
+    """Add names with their values, a line each.
+
+    Parameters
+    ----------
+    page : Page
+        The page.
+    pairs : mapping of str to str
+        The values by name.
+    """
+    items = "\n".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in pairs.items())
+    page.add_html(f'<dl class="pairs">\n{items}\n</dl>')
 
 
 def add_charts(page: Page, part: dict[str, Any]) -> None:
@@ -177,13 +193,13 @@ def add_validation(page: Page, validation: dict[str, Any]) -> None:
     shown = [error for error in validation["errors"] if "image" in error]
     if shown:
         items = "\n".join(
-            f"<li>{_picture(error['image'])}<span>{escape(error['predicted'])}</span>"
-            f"<span>true: {escape(error['true'])}</span></li>"
+            f"<li>{_picture(error['image'])}<span>predicted {escape(error['predicted'])}</span>"
+            f"<span>true {escape(error['true'])}</span></li>"
             for error in shown
         )
         page.add_html(
-            f'<h3>Errors</h3>\n<p class="note">{len(shown)} of {validation["n_errors"]:,} errors: what was '
-            f'predicted, and the true class.</p>\n<ul class="errors">\n{items}\n</ul>',
+            f'<h3>Errors</h3>\n<p class="note">{len(shown)} of {validation["n_errors"]:,} errors.</p>'
+            f'\n<ul class="errors">\n{items}\n</ul>',
             filters=True,
         )
 
@@ -227,27 +243,21 @@ def add_vectors(page: Page, rows: dict[str, Any]) -> None:
         page.add_html(f'<p class="note">{escape(" ".join(notes))}</p>')
 
 
-def add_signals(page: Page, signals: np.ndarray, *, names: list[str], caption: str) -> None:
-    """Add signals over time, one chart for each.
+def add_signals(page: Page, signals: Mapping[str, np.ndarray]) -> None:
+    """Add sets of signals over time side by side, such as mixtures and the sources found in them.
 
     Parameters
     ----------
     page : Page
         The page.
-    signals : ndarray of shape (n_times, n_signals)
-        The signals.
-    names : list of str
-        A name for each.
-    caption : str
-        What they are.
+    signals : mapping of str to ndarray of shape (n_times, n_signals)
+        The signals by name of the set. Each is drawn over its own range.
     """
-    charts = "\n".join(
-        "<figure>"
-        + line_chart([Line(column)], label=name, x_label="time", y_label=name)
-        + "</figure>"
-        for name, column in zip(names, signals.T, strict=True)
+    figures = "\n".join(
+        f"<figure>{trace_chart(values, label=name)}<figcaption>{escape(name)}</figcaption></figure>"
+        for name, values in signals.items()
     )
-    page.add_html(f'<h3>{escape(caption)}</h3>\n<div class="charts">\n{charts}\n</div>')
+    page.add_html(f'<div class="charts">\n{figures}\n</div>')
 
 
 def _spectrum_chart(eigenvalues: np.ndarray, eps: float) -> tuple[str, str]:
@@ -261,7 +271,10 @@ def _spectrum_chart(eigenvalues: np.ndarray, eps: float) -> tuple[str, str]:
         log=True,
     )
     left = float(white[eigenvalues > 0].mean()) if (eigenvalues > 0).any() else 0.0
-    return chart, f"Whitening: eps = {eps:.3g} leaves {100 * left:.0f} % of unit variance on average."
+    return (
+        chart,
+        f"Whitening: eps = {eps:.3g} leaves {100 * left:.0f} % of unit variance on average.",
+    )
 
 
 def _confusion_table(classes: list[str], confusion: np.ndarray) -> str:
@@ -274,12 +287,16 @@ def _confusion_table(classes: list[str], confusion: np.ndarray) -> str:
         for j, count in enumerate(confusion[i]):
             kind = "right" if i == j else "none" if count == 0 else "wrong"
             # Errors are rare, and must be seen: they are shaded three times as strongly.
-            strength = 65 * shares[i, j] if i == j else min(65.0, 15 + 195 * shares[i, j]) * (count > 0)
+            strength = (
+                65 * shares[i, j] if i == j else min(65.0, 15 + 195 * shares[i, j]) * (count > 0)
+            )
             cells.append(f'<td class="{kind}" style="--share: {strength:.0f}%">{count}</td>')
         lines.append(f'<tr><th scope="row">{escape(name)}</th>{"".join(cells)}</tr>')
     return (
-        '<div class="table">\n<table class="confusion">\n<caption>Confusion matrix: true class by row, '
-        f"predicted class by column</caption>\n<thead><tr><td></td>{head}</tr></thead>\n<tbody>\n"
+        "<h3>Confusion matrix</h3>\n"
+        '<p class="note">Rows are true classes, columns what was predicted. Errors are red.</p>\n'
+        '<div class="table">\n<table class="confusion" aria-label="Confusion matrix">\n'
+        f"<thead><tr><td></td>{head}</tr></thead>\n<tbody>\n"
         + "\n".join(lines)
         + "\n</tbody>\n</table>\n</div>"
     )
