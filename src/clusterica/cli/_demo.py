@@ -154,7 +154,7 @@ def demo_page(demo: Demo) -> Page:
             (f"{100 * validation['accuracy']:.1f} %", f"of {validation['n']} digits recognised"),
             (
                 f"{demo.sources.correlations.min():.3f}",
-                "correlation of sources with true ones, or more",
+                "least correlation of a source with the true one",
             ),
         ],
     )
@@ -173,6 +173,7 @@ def demo_page(demo: Demo) -> Page:
         f"{validation['n_errors']} errors on {validation['n']} others."
     )
     add_validation(page, validation)
+    page.add_html("<h3>Its filters</h3>")
     add_filters(page, digits, name="digits")
     _add_sources(page, demo.sources)
     for outcome in demo.outcomes:
@@ -196,11 +197,11 @@ def _add_sources(page: Page, sources: Separated) -> None:
         },
     )
     rows = [
-        (f"recording {i + 1}", *(value for pair in zip(*both, strict=True) for value in pair))
-        for i, both in enumerate(zip(sources.mixing, sources.true_mixing, strict=True))
+        (str(i), *(f"{a:.2f} ({b:.2f})" for a, b in zip(*both, strict=True)))
+        for i, both in enumerate(zip(sources.mixing, sources.true_mixing, strict=True), 1)
     ]
-    columns = [f"{kind} {j}" for j in (1, 2, 3) for kind in ("found", "true")]
-    page.add_table(rows, ["", *columns], caption="The mixing matrix, found and true, by source")
+    columns = ("mixture", "source 1", "source 2", "source 3")
+    page.add_table(rows, columns, caption="The mixing matrix as it was found (and the true one)")
 
 
 def _add_outcome(page: Page, outcome: Outcome) -> None:

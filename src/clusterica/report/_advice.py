@@ -115,16 +115,16 @@ def _on_spectrum(spectrum: dict[str, Any] | None) -> Iterator[str]:
     values = values[values > ROUNDING * values.max()]
     white = float(np.mean(values / (values + eps)))
     if white < LEAST_WHITE:
-        # Half of the variance is kept where an eigenvalue is eps: for most that is at a tenth of the median.
+        # At a tenth of the median, half of the directions keep ten elevenths of unit variance and more.
         yield (
-            f"eps={eps:.3g} of the whitening is large, and leaves {100 * white:.1f} % of the variance of a "
-            f"whitened feature on average: lower it to about {np.median(values) / 10:.1g}."
+            f"the eps of the whitening, {eps:.3g}, is large, and leaves {100 * white:.1f} % of unit variance "
+            f"on average: lower it to about {np.median(values) / 10:.1g}."
         )
     elif values.max() > MOST_AMPLIFIED * (values.min() + eps):
         yield (
-            f"eps={eps:.3g} of the whitening is small, and directions with almost no variance are amplified "
-            f"{np.sqrt(values.max() / (values.min() + eps)):,.0f} times as much as others: raise it to about "
-            f"{values.mean() / 100:.1g}, or keep fewer components."
+            f"the eps of the whitening, {eps:.3g}, is small, and directions with almost no variance are "
+            f"amplified {np.sqrt(values.max() / (values.min() + eps)):,.0f} times as much as others: raise "
+            f"it to about {values.mean() / 100:.1g}, or keep fewer components."
         )
 
 

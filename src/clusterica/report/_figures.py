@@ -77,7 +77,8 @@ def _n_points(artist: Any) -> int:
 def _for_html(svg: str) -> str:
     """Return an SVG file as an element of a page: no declarations, names of its own, two colours each."""
     svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    # The style is for all elements of a page; page.css has it for figures.
+    svg = re.sub(r"<(metadata|style)\b.*?</\1>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", svg).replace("xlink:href", "href")
     # The names of parts are the same in all figures, and a page may have several.
     name = "f" + hashlib.sha256(svg.encode()).hexdigest()[:8]

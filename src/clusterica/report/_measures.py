@@ -115,10 +115,10 @@ def spectral_peaks(patterns: np.ndarray) -> Peaks:
     side = max(PADDED, *patterns.shape[1:3])
     frequency, orientation = [], []
     down, across = np.meshgrid(np.fft.fftfreq(side), np.fft.rfftfreq(side), indexing="ij")
-    for pattern in centred:
+    for pattern, whole in zip(centred, patterns, strict=True):
         power = (np.abs(np.fft.rfft2(pattern, (side, side), axes=(0, 1))) ** 2).sum(axis=2)
         i = np.unravel_index(np.argmax(power), power.shape)
-        flat = power[i] <= 1e-12 * max(float((pattern**2).sum()), 1e-300)
+        flat = power[i] <= 1e-12 * max(float((whole**2).sum()), 1e-300)
         frequency.append(np.nan if flat else np.hypot(down[i], across[i]))
         # Bars are at right angles to the wave, and rows of a picture go down: hence the signs.
         angle = np.degrees(np.arctan2(-down[i], across[i])) + 90

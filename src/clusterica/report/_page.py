@@ -167,6 +167,7 @@ class Page:
                 raise ValueError(
                     f"row {row!r} has {len(row)} values for {len(columns)} columns; give one value for each."
                 )
+        wide = len(columns) > 3  # too wide for a phone, where each cell shows its heading
         # A heading is aligned as its column, if that has only numbers.
         header = "".join(
             _cell("th", name, number=bool(cells) and all(_is_number(row[i]) for row in cells))
@@ -174,13 +175,17 @@ class Page:
         )
         body = "\n".join(
             "<tr>"
-            + "".join(_cell("td", value, number=_is_number(value)) for value in row)
+            + "".join(
+                _cell("td", value, number=_is_number(value), label=name if wide else "")
+                for name, value in zip(columns, row, strict=True)
+            )
             + "</tr>"
             for row in cells
         )
+        stack = ' class="stack"' if wide else ""
         title = "" if caption is None else f"<caption>{escape(caption)}</caption>\n"
         self._parts.append(
-            f'<div class="table">\n<table>\n{title}<thead>\n<tr>{header}</tr>\n</thead>\n'
+            f'<div class="table">\n<table{stack}>\n{title}<thead>\n<tr>{header}</tr>\n</thead>\n'
             f"<tbody>\n{body}\n</tbody>\n</table>\n</div>"
         )
 
@@ -256,10 +261,11 @@ def _is_number(value: object) -> bool:
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
-def _cell(tag: str, value: object, *, number: bool) -> str:
+def _cell(tag: str, value: object, *, number: bool, label: str = "") -> str:
     """Return the HTML of one cell."""
     kind = ' class="number"' if number else ""
     scope = ' scope="col"' if tag == "th" else ""
+    kind += f' data-label="{escape(label)}"' if label else ""
     # Counts are printed in full: 12345, not 1.23e+04.
     whole = isinstance(value, numbers.Integral)
     text = f"{value:.3g}" if number and tag == "td" and not whole else str(value)

@@ -171,12 +171,12 @@ def _validation(
             f"validation has {len(validation)} parts; give (X, y), or (X, y, predictions)"
         )
     X, y = validation[0], np.asarray(to_host(validation[1]))
-    predicted = np.asarray(to_host(validation[2] if len(validation) == 3 else model.predict(X)))
-    if not len(X) == len(y) == len(predicted):
+    sizes = [len(part) for part in validation]
+    if len(set(sizes)) > 1:
         raise ValueError(
-            f"validation has {len(X)} images, {len(y)} labels and {len(predicted)} predictions; give as "
-            "many of each"
+            f"validation has parts of {', '.join(map(str, sizes))} entries; give a label for each image"
         )
+    predicted = np.asarray(to_host(validation[2] if len(validation) == 3 else model.predict(X)))
     classes = np.unique(np.concatenate([y, predicted]))
     wrong = np.sort(rng.permutation(np.flatnonzero(y != predicted))[:N_ERRORS])
     errors: list[dict[str, Any]] = [
