@@ -171,40 +171,49 @@ def _summarize_bank(
         return found
     filters = np.asarray(to_host(_of_region(features.filters_, region)), np.float32)
     pictures = _pictures(features, region, filters)
-    peaks = spectral_peaks(pictures.astype(np.float64))
-    found |= {
-        "n_filters": len(filters),
-        "patch_shape": list(features.patch_shape_),
-        "frequency": peaks.frequency.astype(np.float32),
-        "orientation": peaks.orientation.astype(np.float32),
-    }
-    rank = np.arange(len(filters), 0, -1.0)
+    rank = np.arange(len(filters), 0, -1.0)  # the first ones, if nothing else is known
     if images is not None:
         rows = _patches(bank, images, n_patches, rng)
-        white = _whitened(features, region, rows)
-        responses = measure_responses(white, filters, n_strongest=N_STRONGEST)
-        if sizes is None:
-            sizes = np.bincount(responses.nearest, minlength=len(filters))
-        rank = np.where(np.isfinite(responses.kurtosis), responses.kurtosis, -np.inf)
+        responses = measure_responses(
+            _whitened(features, region, rows), filters, n_strongest=N_STRONGEST
+        )
+        sizes = np.bincount(responses.nearest, minlength=len(filters)) if sizes is None else sizes
         # A filter that is the nearest of no patch says nothing, however sparse it is.
-        rank = np.where(near_empty(sizes), -np.inf, rank)
-        chosen = _largest(rank, PATCH_BYTES // (share * N_STRONGEST * rows.shape[1]))
-        chosen = chosen[: max(1, MOST_WITH_PATCHES // share)]
+        known = np.isfinite(responses.kurtosis) & ~near_empty(sizes)
+        rank = np.where(known, responses.kurtosis, -np.inf)
+    kept = np.sort(_largest(rank, FILTER_BYTES // (share * pictures[0].size)))
+    found |= _look(pictures, sizes, kept, features.patch_shape_)
+    if images is not None:
+        n_shown = min(
+            MOST_WITH_PATCHES // share, PATCH_BYTES // (share * N_STRONGEST * rows.shape[1])
+        )
+        chosen = np.sort(_largest(rank, n_shown))
         found |= {
             "n_sampled": len(rows),
             "kurtosis": responses.kurtosis.astype(np.float32),
-            "patches_of": np.sort(chosen),
-            "patches": _as_bytes(rows[responses.strongest[np.sort(chosen)]], features.patch_shape_),
+            "histogram": responses.histogram[kept],
+            "patches_of": chosen,
+            "patches": _as_bytes(rows[responses.strongest[chosen]], features.patch_shape_),
         }
-        histogram = responses.histogram
+    return found
+
+
+def _look(
+    pictures: np.ndarray, sizes: np.ndarray | None, kept: np.ndarray, patch_shape: tuple[int, ...]
+) -> dict[str, Any]:
+    """Return pictures of the kept filters, and the peaks of the spectra and the sizes of all."""
+    peaks = spectral_peaks(pictures.astype(np.float64))
+    found: dict[str, Any] = {
+        "n_filters": len(pictures),
+        "patch_shape": list(patch_shape),
+        "frequency": peaks.frequency.astype(np.float32),
+        "orientation": peaks.orientation.astype(np.float32),
+        "index": kept,
+        "pixels": _tiles(pictures[kept]),
+    }
     if sizes is not None:
-        total = float(np.sum(sizes)) or 1.0
-        found["size"] = (np.asarray(sizes, np.float64) / total).astype(np.float32)
-        found["empty"] = near_empty(sizes)
-    kept = np.sort(_largest(rank, FILTER_BYTES // (share * pictures[0].size)))
-    found["index"], found["pixels"] = kept, _tiles(pictures[kept])
-    if images is not None:
-        found["histogram"] = histogram[kept]
+        shares = np.asarray(sizes, np.float64) / (float(np.sum(sizes)) or 1.0)
+        found |= {"size": shares.astype(np.float32), "empty": near_empty(sizes)}
     return found
 
 

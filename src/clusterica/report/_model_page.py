@@ -87,7 +87,8 @@ def _lead(summary: dict[str, Any]) -> str:
         what = "; ".join(dict.fromkeys(parts))
     elif summary["rows"]["n_vectors"]:
         rows = summary["rows"]
-        what = f"{rows['n_vectors']:,} vectors of {rows['n_features']:,} features"
+        word = "components" if rows["sizes"] is None else "centres"
+        what = f"{rows['n_vectors']:,} {word} of {rows['n_features']:,} features"
     else:
         what = "a map of rows"
     if data["n"] is None:
@@ -114,7 +115,8 @@ def _facts(summary: dict[str, Any]) -> list[tuple[str, str]]:
         facts.append((value, "accuracy on training images that members did not see"))
     banks = [bank for bank in summary["banks"] if bank["n_filters"]]
     if banks:
-        facts.append((f"{sum(b['n_filters'] for b in banks):,}", "filters of first layers"))
+        word = "filters" if len(summary["layers"]) == 1 else "filters of first layers"
+        facts.append((f"{sum(b['n_filters'] for b in banks):,}", word))
         if all("empty" in b for b in banks):
             facts.append((f"{sum(int(b['empty'].sum()) for b in banks):,}", "near-empty filters"))
         if all("kurtosis" in b for b in banks):
@@ -122,7 +124,7 @@ def _facts(summary: dict[str, Any]) -> list[tuple[str, str]]:
             facts.append((f"{median:.1f}", "median kurtosis of responses (0: Gaussian)"))
     elif "rows" in summary and summary["rows"]["n_vectors"]:
         rows = summary["rows"]
-        word = "sources or filters" if rows["sizes"] is None else "clusters"
+        word = "components" if rows["sizes"] is None else "clusters"
         facts.append((f"{rows['n_vectors']:,}", word))
         if rows["kurtosis"] is not None:
             facts.append((f"{np.nanmedian(rows['kurtosis']):.1f}", "median kurtosis (0: Gaussian)"))

@@ -66,24 +66,8 @@ def add_filters(page: Page, bank: dict[str, Any], *, name: str = "filters") -> N
     name : str, default="filters"
         Name of the element, which no other of the page may have.
     """
-    kept = bank["index"]
-    data: dict[str, Any] = {
-        "index": kept.tolist(),
-        "shape": list(bank["pixels"].shape[1:]),
-        "pixels": _base64(bank["pixels"]),
-        "empty": bank["empty"][kept].tolist() if "empty" in bank else [False] * len(kept),
-    }
-    orders = ["index"]
-    for order in list(ORDERS)[1:]:
-        if order in bank and np.isfinite(bank[order]).any():
-            data[order] = [_short(v) for v in bank[order][kept]]
-            orders.append(order)
-    if "histogram" in bank:
-        logs = np.log1p(bank["histogram"].astype(np.float64))
-        scaled = np.rint(255 * logs / np.maximum(logs.max(axis=1, keepdims=True), 1))
-        data |= {"histogram": _base64(scaled.astype(np.uint8)), "n_bins": N_BINS, "reach": REACH}
-        data |= {"patches_of": bank["patches_of"].tolist(), "patches": _base64(bank["patches"])}
-        data["n_patches"] = int(bank["patches"].shape[1])
+    kept, data = bank["index"], _grid_data(bank)
+    orders = [order for order in ORDERS if order in data]
     options = "".join(f'<option value="{o}">{ORDERS[o]}</option>' for o in orders)
     # Whole multiples of a pixel of a patch, so that all pixels of a tile have one size.
     aim = 40 if len(kept) <= 256 else 30 if len(kept) <= 1024 else 20
@@ -101,9 +85,10 @@ def add_filters(page: Page, bank: dict[str, Any], *, name: str = "filters") -> N
     )
     notes = []
     if len(kept) < bank["n_filters"]:
-        notes.append(
-            f"Of {bank['n_filters']:,} filters the {len(kept):,} with the highest kurtosis are shown."
+        which = (
+            f"the {len(kept):,} with the highest kurtosis" if "kurtosis" in bank else "the first"
         )
+        notes.append(f"Of {bank['n_filters']:,} filters {which} are shown.")
     if data["shape"][2] == 1 and bank["patch_shape"][2] not in (1, 3):
         notes.append(f"Each picture is the mean of {bank['patch_shape'][2]} channels.")
     if "empty" in bank and bank["empty"].any():
@@ -258,6 +243,27 @@ def add_signals(page: Page, signals: Mapping[str, np.ndarray]) -> None:
         for name, values in signals.items()
     )
     page.add_html(f'<div class="charts">\n{figures}\n</div>')
+
+
+def _grid_data(bank: dict[str, Any]) -> dict[str, Any]:
+    """Return what the script of the page needs of a bank of filters, as JSON values."""
+    kept = bank["index"]
+    data: dict[str, Any] = {
+        "index": kept.tolist(),
+        "shape": list(bank["pixels"].shape[1:]),
+        "pixels": _base64(bank["pixels"]),
+        "empty": bank["empty"][kept].tolist() if "empty" in bank else [False] * len(kept),
+    }
+    for order in list(ORDERS)[1:]:
+        if order in bank and np.isfinite(bank[order]).any():
+            data[order] = [_short(v) for v in bank[order][kept]]
+    if "histogram" in bank:
+        logs = np.log1p(bank["histogram"].astype(np.float64))
+        scaled = np.rint(255 * logs / np.maximum(logs.max(axis=1, keepdims=True), 1))
+        data |= {"histogram": _base64(scaled.astype(np.uint8)), "n_bins": N_BINS, "reach": REACH}
+        data |= {"patches_of": bank["patches_of"].tolist(), "patches": _base64(bank["patches"])}
+        data["n_patches"] = int(bank["patches"].shape[1])
+    return data
 
 
 def _spectrum_chart(eigenvalues: np.ndarray, eps: float) -> tuple[str, str]:
