@@ -204,6 +204,17 @@ def test_models_of_rows():
         assert type(model).__name__ in model_page(model, summarize(model, X)).html()
 
 
+def test_rows_of_a_table_and_of_a_list():
+    pandas = pytest.importorskip("pandas")
+    X = make_sparse_sources(1000, 3, mixing="orthogonal", random_state=0).X
+    table = pandas.DataFrame(X, columns=["a", "b", "c"])
+    ica = ClusterICA(random_state=0).fit(table)
+    rows = summarize(ica, table)["rows"]
+    assert rows["names"] == ["a", "b", "c"]
+    ica = ClusterICA(random_state=0).fit(X)
+    assert np.allclose(summarize(ica, X.tolist())["rows"]["kurtosis"], rows["kurtosis"])
+
+
 def test_thousands_of_filters_stay_small(many_filters, tmp_path):
     model, found = many_filters
     bank = found["banks"][0]

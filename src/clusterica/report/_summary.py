@@ -145,8 +145,10 @@ def _rows(model: Any, X: Any, rng: np.random.Generator) -> dict[str, Any]:
     kurtosis = getattr(model, "kurtosis_", None)
     kurtosis = None if kurtosis is None else np.asarray(to_host(kurtosis), np.float64)
     if X is not None and hasattr(model, "components_") and hasattr(model, "transform"):
+        X = np.asarray(X) if isinstance(X, list) else X
         some = np.sort(rng.permutation(len(X))[:N_SAMPLED])
-        kurtosis = excess_kurtosis(np.asarray(to_host(model.transform(X[some])), np.float64))
+        sources = model.transform(X.iloc[some] if hasattr(X, "iloc") else X[some])
+        kurtosis = excess_kurtosis(np.asarray(to_host(sources), np.float64))
     names = getattr(model, "feature_names_in_", None)
     return {
         "n_vectors": len(vectors),
