@@ -6,7 +6,7 @@ BIN    := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all test-lowest test-no-avx512 coverage coverage-torch lint typecheck
+.PHONY: help demo test browser chromium test-all test-lowest test-no-avx512 coverage coverage-torch lint typecheck
 .PHONY: docs bench dist smoke check-tag lock format clean
 
 help:  ## List the targets
@@ -17,6 +17,18 @@ demo: $(VENV)/.installed-plot  ## Learn filters from two photographs, write a pa
 
 test: lint typecheck  ## Style, types, architecture and the quick tests
 	$(BIN)/python -m pytest -n 2
+
+browser: $(VENV)/.installed-dev chromium  ## The tests of reports in a real browser
+	$(BIN)/python -m pytest tests/report/test_browser.py
+
+# On Debian and Ubuntu. Where it can't be installed, the tests say what is missing.
+chromium:  ## Install Chromium, unless it or Chrome is there
+	@for name in chromium chromium-browser google-chrome; do \
+		if command -v $$name > /dev/null; then exit 0; fi; \
+	done; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
+		apt-get update -qq && apt-get install -qq -y chromium; \
+	else echo "Chromium is not installed, and installing it needs root and apt-get"; fi
 
 test-all: lint typecheck  ## As test, with the slow tests
 	$(BIN)/python -m pytest -n 2 -m "not gpu"

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import subprocess
 import sys
 
@@ -165,8 +166,12 @@ def test_demo(command, tmp_path):
     page = tmp_path / "clusterica-demo" / "index.html"
     assert out.strip().endswith(str(page))
     text = page.read_text(encoding="utf-8")
-    assert text.count("data:image/png;base64,") == 2
-    assert text.count("<table>") == 2
+    assert text.count('<div class="drawing') == 2
+    assert text.count('<section class="filter-grid"') == 2
+    for heading in ("two photographs", "handwritten digits", "mixed signals", "heavy-tailed data"):
+        assert re.search(f"<h2>[^<]*{heading}</h2>", text)
+    correlation = float(re.search(r"<dd>(0\.\d+|1\.000)</dd>", text)[1])
+    assert correlation > 0.99
     assert "clusterica reproduce P1-fig1 --quick" in text
 
 

@@ -15,6 +15,7 @@ PAGES = (
     "kernel_rica",
     "linear",
     "networks",
+    "report",
     "rica",
     "sources",
 )

@@ -14,6 +14,7 @@ PACKAGES = (
     "clusterica",
     *(f"clusterica.{name}" for name in clusterica._SUBMODULES),
     "clusterica.networks.recipes",
+    "clusterica.report.sections",
 )
 
 

@@ -1,4 +1,4 @@
-"""A standalone HTML page: escaped text and tables, with figures embedded as base64 PNG."""
+"""A standalone HTML page: escaped text and tables, with figures that follow its light or dark theme."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ import io
 import numbers
 from collections.abc import Iterable, Sequence
 from html import escape
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from clusterica.report._style import CSS
+from clusterica.report._figures import themed_svg
 
 # The first eight bytes of every PNG file.
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+
+# Inches from which a figure is too wide for a phone, where its text would be too small to read.
+WIDE = 6.0
 
 TEMPLATE = """\
 <!DOCTYPE html>
@@ -26,13 +30,15 @@ TEMPLATE = """\
 <link rel="icon" href="data:,">
 <style>
 {css}</style>
+<script>
+{theme}</script>
 </head>
 <body>
 <main>
 <h1>{title}</h1>
 {body}
 </main>
-</body>
+{scripts}</body>
 </html>
 """
 
@@ -61,6 +67,7 @@ class Page:
         self.title = title
         self.language = language
         self._parts: list[str] = []
+        self._needs_filters = False
 
     def add_heading(self, text: str) -> None:
         """Start a section.
@@ -84,6 +91,19 @@ class Page:
             if paragraph.strip():
                 self._parts.append(f"<p>{escape(paragraph.strip())}</p>")
 
+    def add_html(self, html: str, *, filters: bool = False) -> None:
+        """Add HTML as it is, such as the sections of :mod:`clusterica.report.sections`.
+
+        Parameters
+        ----------
+        html : str
+            Elements of the page, escaped by the caller.
+        filters : bool, default=False
+            Whether they have grids of filters or pictures, which a script of the page draws.
+        """
+        self._parts.append(html)
+        self._needs_filters |= filters
+
     def add_code(self, code: str) -> None:
         """Add a block of code.
 
@@ -100,18 +120,26 @@ class Page:
         Parameters
         ----------
         picture : matplotlib Figure, path or bytes
-            A figure, or a PNG given by its path or its bytes. It is copied immediately.
+            A figure, which takes the colours of the page, light or dark; or a PNG given by its path or its
+            bytes, which stays as it is. It is copied immediately.
         caption : str
             Caption below it.
         alt : str, default=None
             Alternative text for screen readers; the caption by default.
         """
         # Inside the page, so that it stays whole when it is moved or sent.
-        data = base64.b64encode(png_bytes(picture)).decode("ascii")
         text = escape(caption if alt is None else alt)
+        if hasattr(picture, "savefig"):
+            wide = " wide" if picture.get_figwidth() > WIDE else ""
+            drawing = (
+                f'<div class="drawing{wide}" role="img" aria-label="{text}">'
+                f"{themed_svg(picture)}</div>"
+            )
+        else:
+            data = base64.b64encode(png_bytes(picture)).decode("ascii")
+            drawing = f'<img alt="{text}" src="data:image/png;base64,{data}">'
         self._parts.append(
-            f'<figure>\n<img alt="{text}" src="data:image/png;base64,{data}">\n'
-            f"<figcaption>{escape(caption)}</figcaption>\n</figure>"
+            f"<figure>\n{drawing}\n<figcaption>{escape(caption)}</figcaption>\n</figure>"
         )
 
     def add_table(
@@ -139,6 +167,7 @@ class Page:
                 raise ValueError(
                     f"row {row!r} has {len(row)} values for {len(columns)} columns; give one value for each."
                 )
+        wide = len(columns) > 3  # too wide for a phone, where each cell shows its heading
         # A heading is aligned as its column, if that has only numbers.
         header = "".join(
             _cell("th", name, number=bool(cells) and all(_is_number(row[i]) for row in cells))
@@ -146,13 +175,17 @@ class Page:
         )
         body = "\n".join(
             "<tr>"
-            + "".join(_cell("td", value, number=_is_number(value)) for value in row)
+            + "".join(
+                _cell("td", value, number=_is_number(value), label=name if wide else "")
+                for name, value in zip(columns, row, strict=True)
+            )
             + "</tr>"
             for row in cells
         )
+        stack = ' class="stack"' if wide else ""
         title = "" if caption is None else f"<caption>{escape(caption)}</caption>\n"
         self._parts.append(
-            f'<div class="table">\n<table>\n{title}<thead>\n<tr>{header}</tr>\n</thead>\n'
+            f'<div class="table">\n<table{stack}>\n{title}<thead>\n<tr>{header}</tr>\n</thead>\n'
             f"<tbody>\n{body}\n</tbody>\n</table>\n</div>"
         )
 
@@ -167,8 +200,10 @@ class Page:
         return TEMPLATE.format(
             language=escape(self.language),
             title=escape(self.title),
-            css=CSS,
+            css=asset("page.css"),
+            theme=asset("theme.js"),
             body="\n".join(self._parts),
+            scripts=f"<script>\n{asset('filters.js')}</script>\n" if self._needs_filters else "",
         )
 
     def write(self, path: str | Path) -> Path:
@@ -188,6 +223,11 @@ class Page:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(self.html(), encoding="utf-8")
         return file
+
+
+def asset(name: str) -> str:
+    """Return the text of a style sheet or script that ships with the package."""
+    return (files("clusterica.report") / name).read_text(encoding="utf-8")
 
 
 def png_bytes(picture: Any) -> bytes:
@@ -221,10 +261,11 @@ def _is_number(value: object) -> bool:
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
-def _cell(tag: str, value: object, *, number: bool) -> str:
+def _cell(tag: str, value: object, *, number: bool, label: str = "") -> str:
     """Return the HTML of one cell."""
     kind = ' class="number"' if number else ""
     scope = ' scope="col"' if tag == "th" else ""
+    kind += f' data-label="{escape(label)}"' if label else ""
     # Counts are printed in full: 12345, not 1.23e+04.
     whole = isinstance(value, numbers.Integral)
     text = f"{value:.3g}" if number and tag == "td" and not whole else str(value)
