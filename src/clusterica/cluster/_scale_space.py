@@ -169,21 +169,21 @@ def summary_of(rows: Rows, weights: np.ndarray) -> Summary:
             if summary.variance < 1e-4 * (summary.mean - about) ** 2:
                 # The sampled rows lie apart from the others; perhaps they have no weight.
                 summary = _summary_about(rows, weights, summary.mean, sqrt(summary.variance))
+        size = abs(summary.mean)
+        if sqrt(summary.variance) <= 4 * np.finfo(rows.dtype).eps * size:
+            # All rows are equal, up to rounding: their size stands in for a standard deviation.
+            point = (summary.mean, summary.mean)
+            width = size if size > 1e-100 else 1.0  # its square must not vanish
+            summary = Summary(summary.n, summary.mean, width**2, width, point, point, point)
         too_large = not np.isfinite(summary.variance)
-    except OverflowError:
+    except OverflowError:  # by powers of Python's numbers, where NumPy returns infinity
         too_large = True
     if too_large:
         raise ValueError(
             "the rows are so large that their squares overflow; scale them down, for instance divide X by "
             "its largest absolute value"
         )
-    size = abs(summary.mean)
-    if sqrt(summary.variance) > 4 * np.finfo(rows.dtype).eps * size:
-        return summary
-    # All rows are equal, up to rounding: their size stands in for a standard deviation.
-    point = (summary.mean, summary.mean)
-    width = size if size > 1e-100 else 1.0  # its square must not vanish
-    return Summary(summary.n, summary.mean, width**2, width, point, point, point)
+    return summary
 
 
 def _summary_about(rows: Rows, weights: np.ndarray, about: float, width: float) -> Summary:
