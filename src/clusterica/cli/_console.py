@@ -1,14 +1,35 @@
-"""Output of the commands in a terminal: tables, and one-line error messages."""
+"""What the commands share in a terminal: options, tables, progress, JSON, and one-line messages."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NoReturn
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Any, NoReturn
 
+from cyclopts import Parameter, validators
 from rich.cells import cell_len
 from rich.console import Console
 from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
+from rich.text import Text
+
+# Options that several commands have: on or off, a seed, a whole number from one.
+Switch = Annotated[bool, Parameter(negative=(), show_default=False)]
+Seed = Annotated[int, Parameter(validator=validators.Number(gte=0))]
+Count = Annotated[int, Parameter(validator=validators.Number(gte=1))]
+JsonSwitch = Annotated[bool, Parameter(name="--json", negative=(), show_default=False)]
+ListSwitch = Annotated[bool, Parameter(name="--list", negative=(), show_default=False)]
+OUTPUT = Parameter(name=("--output", "-o"))
 
 
 def stop(message: str, *, code: int = 1) -> NoReturn:
@@ -16,6 +37,42 @@ def stop(message: str, *, code: int = 1) -> NoReturn:
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     console.print(f"[bold red]Error:[/] {escape(message)}")
     raise SystemExit(code)
+
+
+def note(message: str) -> None:
+    """Print a remark where it does not mix with results: on standard error."""
+    Console(stderr=True, highlight=False, soft_wrap=True).print(escape(message), style="dim")
+
+
+def print_json(values: Any) -> None:
+    """Print values as JSON that a program can read; arrays and numbers of NumPy as lists and numbers."""
+    print(json.dumps(values, indent=2, ensure_ascii=False, default=lambda value: value.tolist()))
+
+
+class _Rate(ProgressColumn):
+    """How many items a second are done."""
+
+    def render(self, task: Task) -> Text:
+        """Return the text of the column."""
+        speed = task.finished_speed or task.speed
+        return Text("" if speed is None else f"{speed:,.1f}/s", style="progress.data.speed")
+
+
+@contextmanager
+def progress_of(total: int, description: str, *, done: int = 0) -> Iterator[Any]:
+    """Show a progress bar with rate and time left on standard error; yields ``advance(n)``."""
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        _Rate(),
+        TimeRemainingColumn(),
+    )
+    # No bars in files and logs.
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        task = progress.add_task(description, total=total, completed=done)
+        yield lambda n: progress.advance(task, n)
 
 
 def show_table(console: Console, rows: Iterable[Sequence[object]], columns: Sequence[str]) -> None:

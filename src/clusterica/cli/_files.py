@@ -1,0 +1,137 @@
+"""Files of the commands: checked before the work, complete or not there, and resumed if stopped."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any
+
+from clusterica.cli._console import stop
+
+
+def check_output(path: Path, suffixes: Sequence[str] = ()) -> Path:
+    """Exit with a message if a file can't be written, or has none of the suffixes; before the work."""
+    if suffixes and path.suffix.lower() not in suffixes:
+        stop(f"{path} must end in {' or '.join(suffixes)}; choose such a name with -o.", code=2)
+    if path.is_dir() and path.suffix.lower() not in (".parquet", ".zarr"):
+        stop(f"{path} is a folder; give the name of a file with -o.")
+    check_folder(path.parent)
+    return path
+
+
+def check_folder(folder: Path) -> None:
+    """Exit with a message if a folder takes no files."""
+    if not folder.is_dir():
+        stop(f"there is no folder {folder}; create it, or choose another with -o.")
+    try:
+        with TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        stop(f"cannot write to {folder}: {error.strerror}. Choose another folder with -o.")
+
+
+@contextmanager
+def new_file(path: Path) -> Iterator[Path]:
+    """Yield a temporary name in the same folder, which becomes the file at the end.
+
+    After an error or Ctrl-C nothing is left, and after a kill a hidden file under another name.
+    """
+    temporary = path.with_name(f".{path.stem}.{secrets.token_hex(8)}{path.suffix}")
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def need(package: str, *, what: str, extra: str) -> Any:
+    """Import an optional package, or exit with the command that installs it."""
+    try:
+        return import_module(package)
+    except ImportError:
+        name = package.partition(".")[0]
+        stop(
+            f"{what} needs {name}, which is not installed. Install it with: "
+            f"pip install 'clusterica[{extra}]'"
+        )
+
+
+def fingerprint(*parts: Any) -> str:
+    """Return a checksum of JSON values."""
+    return hashlib.sha256(json.dumps(parts, default=str).encode()).hexdigest()
+
+
+def file_checksum(path: Path) -> str:
+    """Return the checksum of the content of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+class Partial:
+    """A result that grows in the folder ``OUTPUT.partial``, and gets its name when it is complete.
+
+    Parameters
+    ----------
+    output : Path
+        Where the result goes, a file or a folder.
+    key : str
+        Checksum of all that the result depends on; another one must not be resumed.
+    fresh : bool
+        Whether to begin again in any case.
+
+    Attributes
+    ----------
+    state : dict
+        What ``record`` got last; empty at the beginning.
+    data : Path
+        The incomplete file or folder.
+    """
+
+    def __init__(self, output: Path, *, key: str, fresh: bool) -> None:
+        self.output = output
+        self.folder = output.with_name(f"{output.name}.partial")
+        self.data = self.folder / f"data{output.suffix}"
+        self._progress = self.folder / "progress.json"
+        self._key = key
+        if fresh and self.folder.is_dir():
+            shutil.rmtree(self.folder)
+        self.state: dict[str, Any] = self._read()
+
+    def _read(self) -> dict[str, Any]:
+        if not self.folder.exists():
+            self.folder.mkdir()
+        if not self._progress.exists():  # stopped before the first block was complete
+            return {}
+        try:
+            found = json.loads(self._progress.read_text(encoding="utf-8"))
+            key, state = found["key"], dict(found["state"])
+        except (ValueError, KeyError, TypeError):
+            key, state = None, {}
+        if key != self._key:
+            stop(
+                f"{self.folder} was left by a run with another model, other images or other options. To "
+                "begin again, add --fresh; to keep it, choose another name with -o."
+            )
+        return state
+
+    def record(self, **state: Any) -> None:
+        """Save how far the result is, once the data up to there is on the disk."""
+        with new_file(self._progress) as file:
+            file.write_text(json.dumps({"key": self._key, "state": state}), encoding="utf-8")
+        self.state = state
+
+    def finish(self) -> None:
+        """Give the result its name; a result of an earlier run is replaced."""
+        if self.output.is_dir():
+            shutil.rmtree(self.output)
+        os.replace(self.data, self.output)
+        shutil.rmtree(self.folder)
