@@ -17,14 +17,17 @@ from typing import Any
 from clusterica.cli._console import stop
 
 
-def check_output(path: Path, suffixes: Sequence[str] = ()) -> Path:
-    """Exit with a message if a file can't be written, or has none of the suffixes; before the work."""
+def check_output(
+    path: Path, suffixes: Sequence[str] = (), *, inputs: Sequence[str | Path] = ()
+) -> None:
+    """Exit with a message if a file can't be written, is an input, or has none of the suffixes."""
     if suffixes and path.suffix.lower() not in suffixes:
         stop(f"{path} must end in {' or '.join(suffixes)}; choose such a name with -o.", code=2)
     if path.is_dir() and path.suffix.lower() not in (".parquet", ".zarr"):
         stop(f"{path} is a folder; give the name of a file with -o.")
+    if path.exists() and any(path.resolve() == Path(given).resolve() for given in inputs):
+        stop(f"{path} is what the command reads; choose another name with -o.", code=2)
     check_folder(path.parent)
-    return path
 
 
 def check_folder(folder: Path) -> None:
@@ -51,6 +54,20 @@ def new_file(path: Path) -> Iterator[Path]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def new_files(folder: Path) -> Iterator[Path]:
+    """Yield a temporary folder, whose files go to ``folder`` at the end: all of them, or none."""
+    temporary = folder.with_name(f".{folder.name}.{secrets.token_hex(8)}")
+    temporary.mkdir()
+    try:
+        yield temporary
+        folder.mkdir(exist_ok=True)
+        for file in sorted(temporary.iterdir()):
+            os.replace(file, folder / file.name)
+    finally:
+        shutil.rmtree(temporary)
 
 
 def need(package: str, *, what: str, extra: str) -> Any:
@@ -102,6 +119,8 @@ class Partial:
         self.data = self.folder / f"data{output.suffix}"
         self._progress = self.folder / "progress.json"
         self._key = key
+        if output.is_dir() and not fresh:
+            stop(f"{output} exists. Add --fresh to replace it, or choose another name with -o.")
         if fresh and self.folder.is_dir():
             shutil.rmtree(self.folder)
         self.state: dict[str, Any] = self._read()
@@ -130,7 +149,7 @@ class Partial:
         self.state = state
 
     def finish(self) -> None:
-        """Give the result its name; a result of an earlier run is replaced."""
+        """Give the result its name."""
         if self.output.is_dir():
             shutil.rmtree(self.output)
         os.replace(self.data, self.output)

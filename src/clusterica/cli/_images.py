@@ -279,7 +279,7 @@ def _array(given: str, images: Any, labels: np.ndarray | None, key: str) -> Imag
         if size is not None and tuple(images.shape[1:3]) != size:
             stop(
                 f"{given} has images of {images.shape[1]} x {images.shape[2]} pixels, and {size[0]} x "
-                f"{size[1]} are needed. Images in an array are not scaled: scale them first, or give image files."
+                f"{size[1]} are needed. Images in an array are not scaled: scale them first."
             )
         return np.asarray(images[start:stop_at])
 

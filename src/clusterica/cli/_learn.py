@@ -1,4 +1,4 @@
-"""``clusterica learn`` and ``train``: features of images, learned without labels, and a classifier on them."""
+"""``clusterica learn`` and ``train``: features of images, learned without labels, and classifiers."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from cyclopts import Parameter, validators
 from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
 from clusterica.arrays import config_context, get_config, on_torch_device
 from clusterica.cli._console import (
@@ -95,7 +97,7 @@ def learn(
     json
         Print the result as JSON.
     """
-    check_output(output)
+    check_output(output, inputs=[images])
     source = open_images(images)
     with settings(memory=memory, threads=threads, device=device):
         n_images = min(len(source.names), limit or len(source.names))
@@ -193,7 +195,7 @@ def train(
     """
     from clusterica.networks.recipes import make_classifier
 
-    check_output(output)
+    check_output(output, inputs=[data])
     source = open_images(data)
     names = source.labels if labels is None else read_labels(labels, source.names)
     _check_classes(names, data)
@@ -466,8 +468,15 @@ def _show_training(run: dict[str, Any], output: Path) -> None:
         console.print(f"Validation accuracy: {100 * accuracy:.2f} % of {n:,} held-out images.")
         table = validation["confusion"]
         if len(classes) <= 20:  # more columns fit no terminal
-            rows = [(name, *map(str, row)) for name, row in zip(classes, table, strict=True)]
-            show_table(console, rows, ("class \\ predicted", *classes))
+            console.print("Rows are classes, columns what was predicted:")
+            shown = Table(box=None, header_style="bold", pad_edge=False)
+            shown.add_column()
+            for name in classes:
+                shown.add_column(escape(name), justify="right")
+            for i, row in enumerate(table):
+                cells = [f"[bold]{n}[/]" if i == j else str(n or "·") for j, n in enumerate(row)]
+                shown.add_row(f"[bold]{escape(classes[i])}[/]", *cells)
+            console.print(shown)
         else:
             shares = np.diag(table) / np.maximum(table.sum(axis=1), 1)
             worst = np.argsort(shares)[:10]

@@ -53,7 +53,7 @@ def report(model: Path, /, *, output: Annotated[Path, OUTPUT] = Path("report.htm
     from clusterica import report as pages
     from clusterica.io import load, load_summary
 
-    check_output(output, (".html", ".htm"))
+    check_output(output, (".html", ".htm"), inputs=[model])
     fitted, summary = load(model), load_summary(model)
     model_page: Any = getattr(pages, "model_page", None)
     if model_page is None:

@@ -71,11 +71,11 @@ def features(
     fresh
         Begin again, even if an earlier run was stopped.
     """
-    check_output(output, (".npy", ".zarr", ".parquet"))
+    check_output(output, (".npy", ".zarr", ".parquet"), inputs=[model, images])
     job = _Job(model, images)
     compute = _features_of(job.model)
     if compute is None:
-        stop(f"{model} is a {type(job.model).__name__}, which gives no features.")
+        stop(f"{model} holds {type(job.model).__name__}, which gives no features.")
     with settings(memory=memory, threads=threads, device=device):
         size = block or job.block_size()
         key = fingerprint(file_checksum(model), job.source.key, len(job.source.names), size)
@@ -143,15 +143,15 @@ def predict(
         Begin again, even if an earlier run was stopped.
     """
     if output is not None:
-        check_output(output, (".csv", ".jsonl"))
+        check_output(output, (".csv", ".jsonl"), inputs=[model, images])
     job = _Job(model, images)
     kind = type(job.model).__name__
     if not hasattr(job.model, "predict"):
         stop(
-            f"{model} is a {kind}, which predicts no classes. Train a model with: clusterica train"
+            f"{model} holds {kind}, which predicts no classes. Train a model with: clusterica train"
         )
     if probabilities and not hasattr(job.model, "predict_proba"):
-        stop(f"{model} is a {kind} without probabilities; leave --probabilities out.")
+        stop(f"{model} holds {kind} without probabilities; leave --probabilities out.")
     as_json = json if output is None else output.suffix.lower() == ".jsonl"
     lines = _Lines(job.model, job.source, probabilities=probabilities, as_json=as_json)
     with settings(memory=memory, threads=threads, device=device):
@@ -265,7 +265,7 @@ class _Job:
         needs = _input_of(self.model, (load_summary(path) or {}).get("size"))
         if needs is None:
             kind = type(self.model).__name__
-            stop(f"{path} is a {kind}, which takes rows of numbers and not images.")
+            stop(f"{path} holds {kind}, which takes rows of numbers and not images.")
         self.needs = needs
         self.source = open_images(images)
 
@@ -369,6 +369,8 @@ class _ZarrSink:
     def __init__(self, partial: Partial, source: ImageSource, block: int) -> None:
         self._zarr = need("zarr", what="writing .zarr", extra="files")
         self._path, self._n_rows, self._block = str(partial.data), len(source.names), block
+        for left in partial.data.rglob("*.partial"):  # chunks that were being written at a kill
+            left.unlink()
 
     def write(self, start: int, block: np.ndarray) -> None:
         if start == 0:
@@ -397,8 +399,10 @@ class _ParquetSink:
         table = self._arrow.table(
             {"file": list(self._names[start : start + len(block)]), "features": rows}
         )
-        with new_file(self._folder / f"part-{start // self._block:05d}.parquet") as file:
-            self._parquet.write_table(table, file)
+        # Written beside the folder first, so that a kill leaves no incomplete part in it.
+        file = self._folder.with_name("part.parquet")
+        self._parquet.write_table(table, file)
+        os.replace(file, self._folder / f"part-{start // self._block:05d}.parquet")
 
 
 SINKS: dict[str, type[_Sink]] = {".npy": _NpySink, ".zarr": _ZarrSink, ".parquet": _ParquetSink}

@@ -27,7 +27,7 @@ def list_experiments() -> None:
         cells = [(e.name, e.title, _time(e.minutes), e.needs) for e in entries]
         widths = [max(len(row[i]) for row in cells) for i in range(4)]
         # One line each: where the terminal is narrow the titles are cut, and nothing else.
-        widths[1] = max(20, min(widths[1], console.width - widths[0] - widths[2] - widths[3] - 3))
+        widths[1] = max(20, min(widths[1], console.width - widths[0] - widths[2] - widths[3] - 6))
         for i, width in enumerate(widths):
             table.add_column(no_wrap=True, width=width, justify="right" if i == 2 else "left")
         for row in cells:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -20,7 +21,7 @@ from clusterica.cli._console import (
     show_table,
     stop,
 )
-from clusterica.cli._files import check_folder, check_output, new_file
+from clusterica.cli._files import check_folder, check_output, new_file, new_files
 from clusterica.cli._tables import Table, read_table, write_table
 
 if TYPE_CHECKING:
@@ -98,26 +99,20 @@ def separate(
             code=2,
         )
     _check_constant(table, signals[0])
-    created = not output.exists()
     if output.is_file():
         stop(f"{output} is a file; give the name of a folder with -o.")
     check_folder(output.parent)
+    if output.resolve() in [path.resolve().parent for path in signals]:
+        stop(f"{output} is the folder of the signals; choose another with -o.", code=2)
     unmixing, mixing, found = _unmix(table.values, sources, method, seed)
     names = tuple(f"source {i + 1}" for i in range(found.shape[1]))
-    try:
-        output.mkdir(exist_ok=True)
-        files = _write_sources(output, signals[0].suffix, Table(found, names, (), table.rate))
-        # Matrices have the names of their columns and rows in the order of the files.
-        files.append(_write_matrix(output / "mixing.csv", "signal", table.names, mixing, names))
-        files.append(_write_matrix(output / "unmixing.csv", "source", names, unmixing, table.names))
+    with new_files(output) as folder:
+        _write_sources(folder, signals[0].suffix, Table(found, names, (), table.rate))
+        _write_matrix(folder / "mixing.csv", "signal", table.names, mixing, names)
+        _write_matrix(folder / "unmixing.csv", "source", names, unmixing, table.names)
         if picture:
-            files.append(output / "sources.png")
-            with new_file(files[-1]) as file:
-                draw_sources(found, rate=table.rate).savefig(file)
-    except BaseException:
-        if created and not any(output.iterdir()):
-            output.rmdir()
-        raise
+            draw_sources(found, rate=table.rate).savefig(folder / "sources.png")
+        files = [output / file.name for file in sorted(folder.iterdir())]
     kurtosis = ((found - found.mean(axis=0)) ** 4).mean(axis=0) / found.var(axis=0) ** 2 - 3
     if json:
         print_json({"files": [str(f) for f in files], "kurtosis": kurtosis, "mixing": mixing})
@@ -174,7 +169,7 @@ def cluster(
     json
         Print the result as JSON.
     """
-    check_output(output, (".csv", ".parquet", ".npy"))
+    check_output(output, (".csv", ".parquet", ".npy"), inputs=[table])
     _check_picture(picture)
     data = read_table(table, columns=columns or ())
     if data.dropped:
@@ -185,22 +180,21 @@ def cluster(
     if clusters is not None and clusters > len(X):
         stop(f"--clusters {clusters} is more than the {len(X)} rows of {table}.", code=2)
     model = _clusterer(method, clusters, seed, n_rows=len(X)).fit(X)
-    raw = np.asarray(getattr(model, "labels_", None) if method != "kurtosis" else model[-1].labels_)
+    raw = np.asarray((model[-1] if method == "kurtosis" else model).labels_)
     # Numbered by size, so that they mean the same whatever the start was.
     order = np.argsort(-np.bincount(raw), kind="stable")
     labels = np.argsort(order, kind="stable")[raw]
     sizes = np.bincount(labels)
+    files = [output, output.with_suffix(".png")][: 1 + picture]
+    if picture:
+        figure = _draw_density(model, X) if method == "kurtosis" else draw_clusters(X, labels)
+        with new_file(files[1]) as file:
+            figure.savefig(file)
     if output.suffix.lower() == ".npy":
         with new_file(output) as file:
             np.save(file, labels)
     else:
         write_table(output, Table(labels[:, None], ("cluster",)))
-    files = [output]
-    if picture:
-        files.append(output.with_suffix(".png"))
-        with new_file(files[-1]) as file:
-            figure = _draw_density(model, X) if method == "kurtosis" else draw_clusters(X, labels)
-            figure.savefig(file)
     means = [data.values[labels == i].mean(axis=0) for i in range(len(sizes))]
     if json:
         centers = [dict(zip(data.names, mean.tolist(), strict=True)) for mean in means]
@@ -285,31 +279,24 @@ def _unmix(
     return unmixing, np.linalg.pinv(unmixing), found / scale
 
 
-def _write_sources(folder: Path, suffix: str, table: Table) -> list[Path]:
+def _write_sources(folder: Path, suffix: str, table: Table) -> None:
     """Write the sources; those of a recording one by one, to listen to."""
     if suffix.lower() != ".wav":
-        path = folder / f"sources{suffix}"
-        write_table(path, table)
-        return [path]
-    paths = []
+        write_table(folder / f"sources{suffix}", table)
+        return
     for i in range(table.values.shape[1]):
-        paths.append(folder / f"source-{i + 1}.wav")
-        write_table(paths[-1], table._replace(values=table.values[:, i]))
-    return paths
+        write_table(folder / f"source-{i + 1}.wav", table._replace(values=table.values[:, i]))
 
 
 def _write_matrix(
     path: Path, corner: str, rows: tuple[str, ...], values: np.ndarray, columns: tuple[str, ...]
-) -> Path:
-    import csv
-
-    with new_file(path) as file, file.open("w", newline="", encoding="utf-8") as stream:
+) -> None:
+    with path.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow((corner, *columns))
         writer.writerows(
             (name, *(f"{x:.10g}" for x in row)) for name, row in zip(rows, values, strict=True)
         )
-    return path
 
 
 # --- Tables -------------------------------------------------------------------------------------------
@@ -373,13 +360,16 @@ def draw_clusters(X: np.ndarray, labels: np.ndarray, *, most: int = 5000) -> Fig
     sizes = np.bincount(labels)
     figure = Figure(figsize=(9, 4.5), layout="constrained", dpi=120)
     left, right = figure.subplots(1, 2, width_ratios=(3, 1))
+    badge = {"facecolor": "white", "edgecolor": "0.6", "boxstyle": "round,pad=0.2", "alpha": 0.9}
     for i in range(len(sizes)):
         rows = places[::step][labels[::step] == i]
         left.plot(
             rows[:, 0], rows[:, 1], "o", markersize=3, alpha=0.7, color=COLORS[i % len(COLORS)]
         )
         if len(sizes) <= 30 and len(rows):
-            left.text(*rows.mean(axis=0), str(i), weight="bold", ha="center", va="center")
+            left.text(
+                *rows.mean(axis=0), str(i), weight="bold", ha="center", va="center", bbox=badge
+            )
     left.set(xlabel="first principal component", ylabel="second principal component")
     right.barh(range(len(sizes)), sizes, color=[COLORS[i % len(COLORS)] for i in range(len(sizes))])
     right.invert_yaxis()
