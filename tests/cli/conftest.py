@@ -44,6 +44,11 @@ def models(pets, tmp_path_factory):
     """A folder with features.st of clusterica learn, and classes.st of clusterica train."""
     folder = tmp_path_factory.mktemp("models")
     small = ("--filters", "8", "--seed", "0")
-    main(["learn", str(pets), "-o", f"{folder}/features.st", "--patches", "1000", *small])
-    main(["train", str(pets), "-o", f"{folder}/classes.st", *small])
+    for name, file, *more in (
+        ("learn", "features.st", "--patches", "1000"),
+        ("train", "classes.st"),
+    ):
+        with pytest.raises(SystemExit) as stopped:
+            main([name, str(pets), "-o", str(folder / file), *small, *more])
+        assert not stopped.value.code
     return folder

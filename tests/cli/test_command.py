@@ -171,7 +171,13 @@ def test_reproduce(command, tmp_path):
         assert f"{row[-1]:.3g}" in out
     assert str(tmp_path / "res" / "P1-fig2.png") in out
     page = (tmp_path / "res" / "P1-fig2.html").read_text(encoding="utf-8")
-    for text in ("The claim", "data:image/png;base64,", "<table>", "quick run", "reproduce P1-fig2"):
+    for text in (
+        "The claim",
+        "data:image/png;base64,",
+        "<table>",
+        "quick run",
+        "reproduce P1-fig2",
+    ):
         assert text in page
 
 

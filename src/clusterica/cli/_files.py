@@ -148,9 +148,13 @@ class Partial:
             file.write_text(json.dumps({"key": self._key, "state": state}), encoding="utf-8")
         self.state = state
 
+    def discard(self) -> None:
+        """Remove what is there."""
+        shutil.rmtree(self.folder)
+
     def finish(self) -> None:
         """Give the result its name."""
         if self.output.is_dir():
             shutil.rmtree(self.output)
         os.replace(self.data, self.output)
-        shutil.rmtree(self.folder)
+        self.discard()

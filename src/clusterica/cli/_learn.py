@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -101,7 +102,8 @@ def learn(
     source = open_images(images)
     with settings(memory=memory, threads=threads, device=device):
         n_images = min(len(source.names), limit or len(source.names))
-        few = max(8, int(TRIAL * n_images)) if dry_run else limit
+        # The second layer learns 100 filters, and so needs as many patches of the images in a trial.
+        few = max(8 if layers == 1 else 100, int(TRIAL * n_images)) if dry_run else limit
         start = time.perf_counter()
         data = _read(source, size=size, color=color, limit=few)
         reading = time.perf_counter() - start
@@ -325,7 +327,7 @@ def _learner(
         )
     if isinstance(data, list):
         stop("the images have different sizes, and --layers 2 needs one: add --size 32.")
-    groups = DependencyGroups(size=min(200, filters), n_groups=32)
+    groups = DependencyGroups(size=min(200, filters), n_groups=min(32, filters))
     return FeatureNetwork(
         [
             Layer(filters, patch_size=patch_size, pool_size=3, n_patches=patches),
@@ -344,10 +346,12 @@ def _show_estimate(model: Any, data: Any, *, reading: float, n_images: int, json
     share = min(1.0, max(TRIAL, 2000 / patches))
     small = [clone(one).set_params(n_patches=max(2, int(one.n_patches * share))) for one in layers]
     trial = clone(model).set_params(layers=small) if hasattr(model, "layers") else small[0]
-    for _ in range(2):  # the first one compiles
-        start = time.perf_counter()
-        trial.fit(data)
-        seconds = time.perf_counter() - start
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of few patches, which is what a trial has
+        for _ in range(2):  # the first one compiles
+            start = time.perf_counter()
+            trial.fit(data)
+            seconds = time.perf_counter() - start
     of_all = n_images / len(data)
     images_bytes = int(sum(image.nbytes for image in data) * of_all)
     channels = data[0].shape[2] if data[0].ndim == 3 else 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -213,8 +214,6 @@ def measure(*, n_rows: int = 100_000, n_images: int = 500, repeats: int = 3) -> 
         "encode": lambda: model.transform(images),
     }
     times: dict[str, list[float]] = {name: [] for name in jobs}
-    import warnings
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # ten iterations do not converge
         for repeat in range(repeats + 1):

@@ -72,6 +72,8 @@ def features(
         Begin again, even if an earlier run was stopped.
     """
     check_output(output, (".npy", ".zarr", ".parquet"), inputs=[model, images])
+    if output.suffix.lower() != ".npy":  # before the work
+        need(PACKAGES[output.suffix.lower()], what=f"writing {output}", extra="files")
     job = _Job(model, images)
     compute = _features_of(job.model)
     if compute is None:
@@ -83,8 +85,8 @@ def features(
         done = partial.state.get("done", 0)
         if done:
             note(f"Going on after {done:,} images.")
-        sink: _Sink = SINKS[output.suffix.lower()](partial, job.source, size)
         with job.stopped_at(partial):
+            sink: _Sink = SINKS[output.suffix.lower()](partial, job.source, size)
             for start, stop_at, block_images in job.blocks(done, size):
                 sink.write(start, compute(block_images))
                 partial.record(done=stop_at)
@@ -292,12 +294,15 @@ class _Job:
 
     @contextmanager
     def stopped_at(self, partial: Partial) -> Iterator[None]:
-        """Say after Ctrl-C how to go on."""
+        """Say after Ctrl-C or an error how to go on; where nothing is done, leave nothing."""
         try:
             yield
-        except KeyboardInterrupt:
+        except BaseException:
             done, n = partial.state.get("done", 0), len(self.source.names)
-            note(f"{done:,} of {n:,} images are done. The same command goes on from there.")
+            if done:
+                note(f"{done:,} of {n:,} images are done. The same command goes on from there.")
+            else:
+                partial.discard()
             raise
 
 
@@ -405,4 +410,5 @@ class _ParquetSink:
         os.replace(file, self._folder / f"part-{start // self._block:05d}.parquet")
 
 
+PACKAGES = {".zarr": "zarr", ".parquet": "pyarrow.parquet"}
 SINKS: dict[str, type[_Sink]] = {".npy": _NpySink, ".zarr": _ZarrSink, ".parquet": _ParquetSink}
