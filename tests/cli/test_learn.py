@@ -71,8 +71,8 @@ def test_learn(command, pets, tmp_path):
     facts = json.loads(out)
     model = clusterica.load("m.st")
     assert facts["features"] == model.n_features_out_ == 64
-    assert facts["data"] == {"images": str(pets), "n_images": 40, "image_shape": [12, 12]}
-    assert clusterica.io.load_summary("m.st")["run"]["command"] == "learn"
+    assert facts["data"] == {"source": str(pets), "n": 40, "shape": [12, 12]}
+    assert clusterica.io.load_summary("m.st")["command"] == "learn"
     assert [p.name for p in tmp_path.iterdir()] == ["m.st"]
 
 
@@ -101,11 +101,7 @@ def test_learn_from_some_images_in_another_size(command, pets):
         *SMALL,
     )
     assert code == 0
-    assert json.loads(out)["data"] == {
-        "images": str(pets),
-        "n_images": 5,
-        "image_shape": [10, 9, 3],
-    }
+    assert json.loads(out)["data"] == {"source": str(pets), "n": 5, "shape": [10, 9, 3]}
 
 
 def test_dry_run_writes_nothing(command, pets, tmp_path):
@@ -130,9 +126,9 @@ def test_train(command, pets, tmp_path):
     assert "Trained on 40 of 40 images" in out
     model = clusterica.load("m.st")
     assert model.classes_.tolist() == ["flat", "upright"]
-    run = clusterica.io.load_summary("m.st")["run"]
-    assert run["validation"]["accuracy"] == 1.0
-    assert run["validation"]["confusion"].tolist() == [[4, 0], [0, 4]]
+    tried = clusterica.io.load_summary("m.st")["validation"]
+    assert tried["accuracy"] == 1.0
+    assert tried["confusion"].tolist() == [[4, 0], [0, 4]]
     assert [p.name for p in tmp_path.iterdir()] == ["m.st"]
 
 
@@ -140,7 +136,7 @@ def test_train_without_the_held_out_images(command, pets):
     words = ("train", pets, "-o", "m.st", "--filters", "8", "--json")
     _, out, _ = command(*words, "--validation", "0.5", "--no-refit")
     facts = json.loads(out)
-    assert (facts["trained_on"], facts["validation"]["n_images"]) == (20, 20)
+    assert (facts["trained_on"], facts["validation"]["n"]) == (20, 20)
     _, out, _ = command(*words, "--validation", "0")
     facts = json.loads(out)
     assert (facts["trained_on"], facts["validation"]) == (40, None)
@@ -290,15 +286,19 @@ def test_ctrl_c_leaves_no_file(command, pets, tmp_path, monkeypatch, words):
 
 
 def test_the_summary_goes_into_the_model(command, pets, monkeypatch):
-    """clusterica.report.summarize gets the model, the images and the labels."""
+    """clusterica.report.summarize gets the model, the images, the labels and what was held out."""
     calls = []
 
-    def summarize(model, images, *, labels=None):
-        calls.append((model, images, labels))
-        return {"filters": np.arange(3)}
+    def summarize(model, images, *, labels, validation, source, seconds):
+        calls.append((model, images, labels, validation))
+        assert source == str(pets)
+        assert seconds > 0
+        return {"banks": np.arange(3)}
 
     monkeypatch.setattr(clusterica.report, "summarize", summarize, raising=False)
     assert command("train", pets, "-o", "m.st", "--filters", "8")[0] == 0
-    model, images, labels = calls[0]
+    model, images, labels, (tried, truth, predicted) = calls[0]
     assert model.score(images, labels) == 1
-    assert clusterica.io.load_summary("m.st")["filters"].tolist() == [0, 1, 2]
+    assert len(tried) == 8
+    assert truth.tolist() == predicted.tolist()
+    assert clusterica.io.load_summary("m.st")["banks"].tolist() == [0, 1, 2]

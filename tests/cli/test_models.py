@@ -24,7 +24,7 @@ def test_info(command, models):
     assert facts["kind"] == "ImageFeatures"
     assert facts["settings"]["n_filters"] == 8
     assert facts["features"] == 64
-    assert facts["run"]["data"]["n_images"] == 40
+    assert facts["data"]["n"] == 40
     assert facts["bytes"] == (models / "features.st").stat().st_size
 
 
@@ -48,7 +48,7 @@ def test_models_that_are_not_there(command, tmp_path, name):
 def test_report(command, models, tmp_path, monkeypatch):
     def model_page(model, summary=None):
         page = Page("A model")
-        page.add_text(f"{type(model).__name__} of {summary['run']['data']['n_images']} images")
+        page.add_text(f"{type(model).__name__} of {summary['data']['n']} images")
         return page
 
     monkeypatch.setattr(clusterica.report, "model_page", model_page, raising=False)

@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 
 from clusterica.cli._console import stop
-from clusterica.cli._running import add_outcome, ready, run_watched
+from clusterica.cli._running import ready, run_watched
 from clusterica.experiments import Outcome
 from clusterica.report import Page
 
@@ -40,6 +40,16 @@ def demo_page(outcomes: list[Outcome]) -> Page:
     page = Page("clusterica: features from unlabeled data")
     page.add_text(INTRODUCTION)
     for outcome in outcomes:
-        page.add_heading(outcome.experiment.title)
-        add_outcome(page, outcome)
+        experiment, result = outcome.experiment, outcome.result
+        page.add_heading(experiment.title)
+        page.add_text(f"The claim, from {experiment.paper}: {experiment.claim}")
+        for picture, path in zip(result.pictures, outcome.picture_paths, strict=True):
+            page.add_figure(path, picture.caption, alt=picture.alt)
+        page.add_table(result.rows, result.columns)
+        for check in result.checks:
+            page.add_text(str(check))
+        page.add_text(result.note)
+        page.add_text(f"This took {outcome.seconds:.1f} seconds. To run it again:")
+        quick = " --quick" if outcome.quick else ""
+        page.add_code(f"clusterica reproduce {experiment.name}{quick}")
     return page

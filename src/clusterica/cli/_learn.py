@@ -6,7 +6,7 @@ import time
 import warnings
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from cyclopts import Parameter, validators
@@ -117,11 +117,15 @@ def learn(
         model.fit(data)
         model.set_callbacks()
         seconds = time.perf_counter() - start
-        run = {"command": "learn", "seconds": seconds, "data": describe(source, data)}
-        save_with_summary(model, output, data, run=run, size=parse_size(size))
-    facts = {"model": str(output), "features": model.n_features_out_, **run}
+        facts: dict[str, Any] = {
+            "command": "learn",
+            "seconds": seconds,
+            "data": describe(source, data),
+            "features": int(model.n_features_out_),
+        }
+        save_with_summary(model, output, data, facts=facts | {"size": parse_size(size)})
     if json:
-        print_json(facts)
+        print_json({"file": str(output), **facts})
         return
     console = Console(highlight=False, soft_wrap=True)
     console.print(
@@ -175,7 +179,7 @@ def train(
         File with the class of each image: one on each line, in the order of the images; a .npy array; or
         a CSV table with the columns file and class.
     unlabeled
-        More images, without labels, to learn the filters from; as in clusterica learn.
+        Images without labels to learn the filters from, as in clusterica learn, in place of those in DATA.
     validation
         Share of the images of each class that is held out to measure the accuracy; 0 measures none.
     refit
@@ -200,39 +204,33 @@ def train(
     check_output(output, inputs=[data])
     source = open_images(data)
     names = source.labels if labels is None else read_labels(labels, source.names)
-    _check_classes(names, data)
-    assert names is not None
+    names = _check_classes(names, data)
     with settings(memory=memory, threads=threads, device=device):
         images = _of_one_size(_read(source, size=size, color=color), data)
         more = None
         if unlabeled is not None:
-            more = _of_one_size(
-                open_images(unlabeled).read(color=_color_of(images), size=images.shape[1:3]),
-                unlabeled,
-            )
+            color_of = "rgb" if images.shape[3:] == (3,) else "grey"
+            pixels = (images.shape[1], images.shape[2])
+            more = _of_one_size(open_images(unlabeled).read(color=color_of, size=pixels), unlabeled)
         start = time.perf_counter()
-        model = make_classifier(
+        model: Any = make_classifier(
             recipe, tuple(images.shape[1:]), n_filters=filters, random_state=seed
         )
-        members = getattr(model, "members", [model])
-        watch([network for member in members for network in member.networks], quiet=json)
         held = _held_out(names, validation, seed)
-        accuracy = _fit(model, images, names, held, more=more, refit=refit, quiet=json)
-        for network in [n for m in getattr(model, "members_", [model]) for n in m.networks_]:
-            network.set_callbacks()
-        run = {
+        tried = _fit(model, images, names, held, more=more, refit=refit, quiet=json)
+        facts: dict[str, Any] = {
             "command": "train",
             "recipe": recipe,
             "seconds": time.perf_counter() - start,
             "data": describe(source, images) | {"classes": model.classes_.tolist()},
-            "validation": accuracy,
-            "trained_on": int(np.sum(~held)) if held.any() and not refit else len(names),
+            "trained_on": len(names) if refit else int(np.sum(~held)),
+            "validation": None if tried is None else tried.measured(model.classes_),
         }
-        save_with_summary(model, output, images, run=run, labels=names)
+        save_with_summary(model, output, images, facts=facts, labels=names, validation=tried)
     if json:
-        print_json({"model": str(output), **run})
+        print_json({"file": str(output), **facts})
     else:
-        _show_training(run, output)
+        _show_training(facts, output)
 
 
 # --- What both share ---------------------------------------------------------------------------------
@@ -264,13 +262,30 @@ def watch(estimators: list[Any], *, quiet: bool) -> None:
 
 def describe(source: ImageSource, images: Any) -> dict[str, Any]:
     """Return what is known of the images, for the model file."""
-    shapes = (
-        {tuple(int(n) for n in image.shape) for image in images}
-        if isinstance(images, list)
-        else {tuple(int(n) for n in images.shape[1:])}
-    )
+    shapes = {
+        tuple(map(int, one.shape)) for one in (images if isinstance(images, list) else images[:1])
+    }
     shape = list(shapes.pop()) if len(shapes) == 1 else None
-    return {"images": source.path, "n_images": len(images), "image_shape": shape}
+    return {"source": source.path, "n": len(images), "shape": shape}
+
+
+class Tried(NamedTuple):
+    """Images that were held out, their classes, and what was predicted."""
+
+    images: Any
+    labels: np.ndarray
+    predicted: np.ndarray
+
+    def measured(self, classes: np.ndarray) -> dict[str, Any]:
+        """Return the accuracy and the confusion matrix, true classes by row."""
+        from sklearn.metrics import confusion_matrix
+
+        return {
+            "n": len(self.labels),
+            "accuracy": float(np.mean(self.predicted == self.labels)),
+            "classes": classes.tolist(),
+            "confusion": confusion_matrix(self.labels, self.predicted, labels=classes),
+        }
 
 
 def save_with_summary(
@@ -278,18 +293,26 @@ def save_with_summary(
     output: Path,
     images: Any,
     *,
-    run: dict[str, Any],
+    facts: dict[str, Any],
     labels: np.ndarray | None = None,
-    size: tuple[int, int] | None = None,
+    validation: Tried | None = None,
 ) -> None:
     """Save a model with all that its page and ``clusterica info`` show."""
     from clusterica import report
     from clusterica.io import save
 
     summarize = getattr(report, "summarize", None)
-    summary = {} if summarize is None else summarize(model, images, labels=labels)
-    # Images that are predicted later are read in the same way.
-    save(model, output, summary={**summary, "run": run, "size": size})
+    summary = {}
+    if summarize is not None:
+        summary = summarize(
+            model,
+            images,
+            labels=labels,
+            validation=validation,
+            source=facts["data"]["source"],
+            seconds=facts["seconds"],
+        )
+    save(model, output, summary=facts | summary)
 
 
 def _read(source: ImageSource, *, size: str | None, color: str, limit: int | None = None) -> Any:
@@ -385,7 +408,7 @@ def _show_estimate(model: Any, data: Any, *, reading: float, n_images: int, json
 # --- Train -------------------------------------------------------------------------------------------
 
 
-def _check_classes(names: np.ndarray | None, data: str) -> None:
+def _check_classes(names: np.ndarray | None, data: str) -> np.ndarray:
     if names is None:
         stop(
             f"{data} has no labels. Put the images of each class into a folder with its name, or give a file "
@@ -399,6 +422,7 @@ def _check_classes(names: np.ndarray | None, data: str) -> None:
             f"class {classes[counts.argmin()]} has one image; give two or more of each class, one to train "
             "on and one to measure."
         )
+    return names
 
 
 def _of_one_size(images: Any, where: str) -> np.ndarray:
@@ -409,10 +433,6 @@ def _of_one_size(images: Any, where: str) -> np.ndarray:
             "them to one with --size, such as --size 32."
         )
     return np.asarray(images)
-
-
-def _color_of(images: np.ndarray) -> str:
-    return "rgb" if images.ndim == 4 and images.shape[3] == 3 else "grey"
 
 
 def _held_out(names: np.ndarray, share: float, seed: int) -> np.ndarray:
@@ -437,38 +457,33 @@ def _fit(
     more: Any,
     refit: bool,
     quiet: bool,
-) -> dict[str, Any] | None:
-    """Train a classifier; return its accuracy on held-out images, which it sees only after that."""
-    from sklearn.metrics import confusion_matrix
-
-    console = Console(stderr=True)
-    if not held.any():
-        model.fit(images, names, unlabeled=more)
-        return None
+) -> Tried | None:
+    """Train a classifier; return how it did on held-out images before it was trained on all."""
+    members = getattr(model, "members", [model])
+    watch([network for member in members for network in member.networks], quiet=quiet)
     keep, out = np.flatnonzero(~held), np.flatnonzero(held)
     # Filters are not learned from held-out images either. They serve the final classifier too, since
     # labels do not change them.
     model.learn(images[keep] if more is None else more)
-    with console.status("training the classifier"):
-        model.fit_classifier(images[keep], names[keep])
-        found = model.predict(images[out])
-    classes = model.classes_
-    result = {
-        "accuracy": float(np.mean(found == names[out])),
-        "n_images": len(out),
-        "confusion": confusion_matrix(names[out], found, labels=classes),
-    }
-    if refit:
+    for member in getattr(model, "members_", [model]):
+        for network in member.networks_:
+            network.set_callbacks()  # no bars are to be saved
+    console, tried = Console(stderr=True), None
+    if len(out):
+        with console.status("training the classifier"):
+            model.fit_classifier(images[keep], names[keep])
+            tried = Tried(images[out], names[out], model.predict(images[out]))
+    if refit or not len(out):
         with console.status("training the classifier on all images"):
             model.fit_classifier(images, names)
-    return result
+    return tried
 
 
-def _show_training(run: dict[str, Any], output: Path) -> None:
+def _show_training(facts: dict[str, Any], output: Path) -> None:
     console = Console(highlight=False)
-    classes, validation = run["data"]["classes"], run["validation"]
+    classes, validation = facts["data"]["classes"], facts["validation"]
     if validation is not None:
-        n, accuracy = validation["n_images"], validation["accuracy"]
+        n, accuracy = validation["n"], validation["accuracy"]
         console.print(f"Validation accuracy: {100 * accuracy:.2f} % of {n:,} held-out images.")
         table = validation["confusion"]
         if len(classes) <= 20:  # more columns fit no terminal
@@ -488,7 +503,7 @@ def _show_training(run: dict[str, Any], output: Path) -> None:
             rows = [(classes[i], float(100 * shares[i])) for i in worst]
             show_table(console, rows, ("class", "correct, %"))
     console.print(
-        f"Trained on {run['trained_on']:,} of {run['data']['n_images']:,} images in {run['seconds']:.1f} s."
+        f"Trained on {facts['trained_on']:,} of {facts['data']['n']:,} images in {facts['seconds']:.1f} s."
     )
     console.print(str(output), soft_wrap=True, markup=False)
     note(f"Use it with: clusterica predict {output} IMAGES")

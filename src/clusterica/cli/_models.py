@@ -79,7 +79,8 @@ def info(model: Path, /, *, json: JsonSwitch = False) -> None:
     from clusterica.io import load, load_summary, load_versions
 
     fitted, summary = load(model), load_summary(model) or {}
-    run = summary.get("run", {})
+    data, tried = summary.get("data") or {}, summary.get("validation")
+    seconds = summary.get("seconds")
     facts: dict[str, Any] = {
         "file": str(model),
         "bytes": model.stat().st_size,
@@ -87,28 +88,27 @@ def info(model: Path, /, *, json: JsonSwitch = False) -> None:
         "settings": {name: _plain(value) for name, value in fitted.get_params(deep=False).items()},
         "classes": [str(c) for c in getattr(fitted, "classes_", [])],
         "features": _n_features(fitted),
-        "run": run,
+        "data": data,
+        "accuracy": None if tried is None else tried["accuracy"],
+        "validation": tried and {name: tried[name] for name in ("n", "classes", "confusion")},
+        "seconds": seconds,
         "versions": load_versions(model),
     }
     if json:
         print_json(facts)
         return
-    validation = run.get("validation")
-    data = run.get("data", {})
     rows = [
         ("kind", facts["kind"]),
         ("size", f"{facts['bytes'] / 2**20:,.1f} MiB"),
         ("settings", ", ".join(f"{k}={v}" for k, v in facts["settings"].items())),
         ("classes", ", ".join(facts["classes"])),
         ("features", "" if facts["features"] is None else f"{facts['features']:,}"),
-        ("data", f"{data['n_images']:,} images of {data['images']}" if data else ""),
+        ("data", f"{data['n']:,} images of {data['source']}" if data else ""),
         (
             "accuracy",
-            f"{100 * validation['accuracy']:.2f} % of {validation['n_images']:,} held-out images"
-            if validation
-            else "",
+            f"{100 * tried['accuracy']:.2f} % of {tried['n']:,} held-out images" if tried else "",
         ),
-        ("time", f"{run['seconds']:.1f} s" if run else ""),
+        ("time", "" if seconds is None else f"{seconds:.1f} s"),
         ("written by", ", ".join(f"{name} {v}" for name, v in facts["versions"].items())),
     ]
     table = Table(box=None, show_header=False, pad_edge=False)

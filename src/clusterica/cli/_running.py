@@ -102,8 +102,8 @@ def add_outcome(page: Page, outcome: Outcome) -> None:
     """Add an outcome to a page: claim, figures, numbers, checks, and the command to repeat it."""
     experiment, result = outcome.experiment, outcome.result
     page.add_text(f"The claim, from {experiment.paper}: {experiment.claim}")
-    for picture, path in zip(result.pictures, outcome.picture_paths, strict=True):
-        page.add_figure(path, picture.caption, alt=picture.alt)
+    for picture in result.pictures:
+        page.add_figure(picture.figure, picture.caption, alt=picture.alt)
     page.add_table(result.rows, result.columns)
     for check in result.checks:
         page.add_text(str(check))
