@@ -170,7 +170,8 @@ def predict(
             _write_lines(job, partial, lines, size)
     if job.source.labels is not None and set(job.source.labels) <= set(lines.classes):
         n = len(job.source.labels)
-        note(f"{lines.n_correct:,} of {n:,} correct ({100 * lines.n_correct / n:.2f} %).")
+        own = " The model was trained on these images." if job.is_own_data else ""
+        note(f"{lines.n_correct:,} of {n:,} correct ({100 * lines.n_correct / n:.2f} %).{own}")
 
 
 def _write_lines(job: _Job, partial: Partial, lines: _Lines, size: int) -> None:
@@ -264,12 +265,14 @@ class _Job:
         from clusterica.io import load, load_summary
 
         self.model = load(path)
-        needs = _input_of(self.model, (load_summary(path) or {}).get("size"))
+        summary = load_summary(path) or {}
+        needs = _input_of(self.model, summary.get("size"))
         if needs is None:
             kind = type(self.model).__name__
             stop(f"{path} holds {kind}, which takes rows of numbers and not images.")
         self.needs = needs
         self.source = open_images(images)
+        self.is_own_data = (summary.get("data") or {}).get("source") == images
 
     def blocks(self, done: int, size: int) -> Iterator[tuple[int, int, Any]]:
         """Yield start, stop and images of the blocks that are not done, with a progress bar."""
