@@ -193,6 +193,10 @@ WRONG = {
     "size": (("learn", "digits", "-o", "m.st", "--size", "big"), "--size big is not a size"),
     "memory": (("learn", "digits", "-o", "m.st", "--memory", "much"), "'much' is not an amount"),
     "device": (("learn", "digits", "-o", "m.st", "--device", "bogus"), "device='bogus'"),
+    "color": (
+        ("learn", "digits", "-o", "m.st", "--color", "rgb"),
+        "--color rgb is for image files",
+    ),
     "patch": (("learn", "digits", "-o", "m.st", "--patch-size", "20"), "lower patch_size"),
     "layers": (("learn", "mixed", "-o", "m.st", "--layers", "2"), "add --size 32"),
     "damaged": (("learn", "damaged", "-o", "m.st"), "a.png can't be read as an image"),

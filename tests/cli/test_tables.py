@@ -225,7 +225,6 @@ def test_files_that_are_wrong(command, tmp_path, verb, name, message):
             ("separate", "good.csv", "-o", "out", "--sources", "9"),
             "--sources 9 is more",
         ),
-        (("separate", "constant.csv", "-o", "one.csv"), "a is the same"),
         (("separate", "good.csv", "-o", "one.csv"), "one.csv is a file; give the name of a folder"),
         (("separate", "good.csv", "-o", "."), "is the folder of the signals"),
         (("separate", "good.csv", "-o", "no/out"), "there is no folder no"),

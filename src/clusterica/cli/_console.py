@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Annotated, Any, NoReturn
 
+import numpy as np
 from cyclopts import Parameter, validators
 from rich.cells import cell_len
 from rich.console import Console
@@ -22,6 +23,8 @@ from rich.progress import (
 )
 from rich.table import Table
 from rich.text import Text
+
+from clusterica.arrays import config_context, on_torch_device
 
 # Options that several commands have: on or off, a seed, a whole number from one.
 Switch = Annotated[bool, Parameter(negative=(), show_default=False)]
@@ -75,6 +78,21 @@ def progress_of(total: int, description: str, *, done: int = 0) -> Iterator[Any]
         yield lambda n: progress.advance(task, n)
 
 
+def settings(
+    *, memory: str | None, threads: int | None, device: str | None
+) -> AbstractContextManager[None]:
+    """Return the configuration that the options ask for; exit with a message if it can't be had."""
+    given: dict[str, Any] = {"memory": memory, "threads": threads, "device": device}
+    try:
+        if device is not None:
+            on_torch_device(np.empty(0), device)  # raises if there is none
+        with config_context(**{name: v for name, v in given.items() if v is not None}):
+            pass  # raises where it is called, and not where it is entered
+    except (ValueError, ImportError) as error:
+        stop(str(error).splitlines()[0], code=2)
+    return config_context(**{name: v for name, v in given.items() if v is not None})
+
+
 def show_table(console: Console, rows: Iterable[Sequence[object]], columns: Sequence[str]) -> None:
     """Print a table; floats have three significant digits and are aligned to the right.
 
@@ -116,3 +134,23 @@ def _widths(texts: Sequence[Sequence[str]], least: list[int], room: int) -> list
         )
         widths[widest] -= 1
     return widths
+
+
+def show_confusion(console: Console, classes: Sequence[str], counts: np.ndarray) -> None:
+    """Print a confusion matrix, true classes by row; of many classes those with most errors."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column()
+    if len(classes) > 20:  # more columns fit no terminal
+        console.print("The classes with most errors:")
+        shares = np.diag(counts) / np.maximum(counts.sum(axis=1), 1)
+        table.add_column("correct", justify="right")
+        for i in np.argsort(shares)[:10]:
+            table.add_row(f"[bold]{escape(classes[i])}[/]", f"{100 * shares[i]:.0f} %")
+    else:
+        console.print("Rows are classes, columns what was predicted:")
+        for name in classes:
+            table.add_column(escape(name), justify="right")
+        for i, row in enumerate(counts):
+            cells = [f"[bold]{n}[/]" if i == j else str(n or "·") for j, n in enumerate(row)]
+            table.add_row(f"[bold]{escape(classes[i])}[/]", *cells)
+    console.print(table)

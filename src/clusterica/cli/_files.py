@@ -12,7 +12,9 @@ from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any
+from typing import Any, Protocol
+
+import numpy as np
 
 from clusterica.cli._console import stop
 
@@ -158,3 +160,73 @@ class Partial:
             shutil.rmtree(self.output)
         os.replace(self.data, self.output)
         self.discard()
+
+
+# --- Files of features --------------------------------------------------------------------------------
+
+
+class Sink(Protocol):
+    """Writes the features of a block of images; they are on the disk when it returns."""
+
+    def __init__(self, partial: Partial, names: Sequence[str], block: int) -> None: ...
+
+    def write(self, start: int, block: np.ndarray) -> None:
+        """Write the rows of a block that begins at ``start``."""
+
+
+class _NpySink:
+    def __init__(self, partial: Partial, names: Sequence[str], block: int) -> None:
+        self._path, self._n_rows = partial.data, len(names)
+
+    def write(self, start: int, block: np.ndarray) -> None:
+        if start == 0:
+            shape = (self._n_rows, block.shape[1])
+            rows = np.lib.format.open_memmap(self._path, "w+", block.dtype, shape)
+        else:
+            rows = np.load(self._path, mmap_mode="r+")
+        rows[start : start + len(block)] = block
+        rows.flush()
+
+
+class _ZarrSink:
+    def __init__(self, partial: Partial, names: Sequence[str], block: int) -> None:
+        self._zarr = need("zarr", what="writing .zarr", extra="files")
+        self._path, self._n_rows, self._block = str(partial.data), len(names), block
+        for left in partial.data.rglob("*.partial"):  # chunks that were being written at a kill
+            left.unlink()
+
+    def write(self, start: int, block: np.ndarray) -> None:
+        if start == 0:
+            rows = self._zarr.create_array(
+                self._path,
+                shape=(self._n_rows, block.shape[1]),
+                chunks=(self._block, block.shape[1]),  # so that a block is complete or missing
+                dtype=block.dtype,
+                overwrite=True,
+            )
+        else:
+            rows = self._zarr.open_array(self._path, mode="r+")
+        rows[start : start + len(block)] = block
+
+
+class _ParquetSink:
+    def __init__(self, partial: Partial, names: Sequence[str], block: int) -> None:
+        self._arrow = need("pyarrow", what="writing .parquet", extra="files")
+        self._parquet = need("pyarrow.parquet", what="writing .parquet", extra="files")
+        self._folder, self._names, self._block = partial.data, names, block
+
+    def write(self, start: int, block: np.ndarray) -> None:
+        self._folder.mkdir(exist_ok=True)
+        values = self._arrow.array(np.ascontiguousarray(block).ravel())
+        rows = self._arrow.FixedSizeListArray.from_arrays(values, block.shape[1])
+        table = self._arrow.table(
+            {"file": list(self._names[start : start + len(block)]), "features": rows}
+        )
+        # Written beside the folder first, so that a kill leaves no incomplete part in it.
+        file = self._folder.with_name("part.parquet")
+        self._parquet.write_table(table, file)
+        os.replace(file, self._folder / f"part-{start // self._block:05d}.parquet")
+
+
+PACKAGES = {".zarr": "zarr", ".parquet": "pyarrow.parquet"}
+SINKS: dict[str, type[Sink]] = {".npy": _NpySink, ".zarr": _ZarrSink, ".parquet": _ParquetSink}

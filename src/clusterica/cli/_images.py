@@ -74,14 +74,26 @@ class ImageSource:
     ) -> Any:
         """Return images as one array, or as a list where their sizes differ."""
         images = self.reader(start, len(self.names) if stop_at is None else stop_at, color, size)
-        if not isinstance(images, list):
-            return images
-        if len({image.ndim for image in images}) > 1:  # grey ones among others
-            images = [
-                np.repeat(image[..., None], 3, axis=2) if image.ndim == 2 else image
-                for image in images
-            ]
-        return np.stack(images) if len({image.shape for image in images}) == 1 else images
+        return _joined(images) if isinstance(images, list) else images
+
+    def read_some(
+        self, limit: int | None, *, color: str = "keep", size: tuple[int, int] | None = None
+    ) -> Any:
+        """Return at most ``limit`` images, evenly spaced."""
+        n = len(self.names)
+        if limit is None or limit >= n:
+            return self.read(color=color, size=size)
+        places = np.unique(np.linspace(0, n - 1, limit).astype(int)).tolist()
+        return _joined([self.reader(i, i + 1, color, size)[0] for i in places])
+
+
+def _joined(images: list[np.ndarray]) -> Any:
+    """Return images as one array, or as a list where their sizes differ; all grey or all in colour."""
+    if len({image.ndim for image in images}) > 1:  # grey ones among others
+        images = [
+            np.repeat(image[..., None], 3, axis=2) if image.ndim == 2 else image for image in images
+        ]
+    return np.stack(images) if len({image.shape for image in images}) == 1 else images
 
 
 def open_images(given: str) -> ImageSource:

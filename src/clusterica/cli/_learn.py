@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import time
 import warnings
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from cyclopts import Parameter, validators
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
-from clusterica.arrays import config_context, get_config, on_torch_device
+from clusterica.arrays import get_config
 from clusterica.cli._console import (
     OUTPUT,
     Count,
@@ -23,7 +20,8 @@ from clusterica.cli._console import (
     Switch,
     note,
     print_json,
-    show_table,
+    settings,
+    show_confusion,
     stop,
 )
 from clusterica.cli._files import check_output
@@ -99,13 +97,13 @@ def learn(
         Print the result as JSON.
     """
     check_output(output, inputs=[images])
-    source = open_images(images)
+    source = _open(images, color)
     with settings(memory=memory, threads=threads, device=device):
         n_images = min(len(source.names), limit or len(source.names))
         # The second layer learns 100 filters, and so needs as many patches of the images in a trial.
         few = max(8 if layers == 1 else 100, int(TRIAL * n_images)) if dry_run else limit
         start = time.perf_counter()
-        data = _read(source, size=size, color=color, limit=few)
+        data = source.read_some(few, color=color, size=parse_size(size))
         reading = time.perf_counter() - start
         model = _learner(
             data, filters=filters, patch_size=patch_size, patches=patches, layers=layers, seed=seed
@@ -202,11 +200,11 @@ def train(
     from clusterica.networks.recipes import make_classifier
 
     check_output(output, inputs=[data])
-    source = open_images(data)
+    source = _open(data, color)
     names = source.labels if labels is None else read_labels(labels, source.names)
     names = _check_classes(names, data)
     with settings(memory=memory, threads=threads, device=device):
-        images = _of_one_size(_read(source, size=size, color=color), data)
+        images = _of_one_size(source.read(color=color, size=parse_size(size)), data)
         more = None
         if unlabeled is not None:
             color_of = "rgb" if images.shape[3:] == (3,) else "grey"
@@ -236,19 +234,14 @@ def train(
 # --- What both share ---------------------------------------------------------------------------------
 
 
-def settings(
-    *, memory: str | None, threads: int | None, device: str | None
-) -> AbstractContextManager[None]:
-    """Return the configuration that the options ask for; exit with a message if it can't be had."""
-    given: dict[str, Any] = {"memory": memory, "threads": threads, "device": device}
-    try:
-        if device is not None:
-            on_torch_device(np.empty(0), device)  # raises if there is none
-        with config_context(**{name: v for name, v in given.items() if v is not None}):
-            pass  # raises where it is called, and not where it is entered
-    except (ValueError, ImportError) as error:
-        stop(str(error).splitlines()[0], code=2)
-    return config_context(**{name: v for name, v in given.items() if v is not None})
+def _open(given: str, color: str) -> ImageSource:
+    source = open_images(given)
+    if color != "keep" and not source.are_files:
+        stop(
+            f"--color {color} is for image files, and {given} is an array; convert it first.",
+            code=2,
+        )
+    return source
 
 
 def watch(estimators: list[Any], *, quiet: bool) -> None:
@@ -313,19 +306,6 @@ def save_with_summary(
             seconds=facts["seconds"],
         )
     save(model, output, summary=facts | summary)
-
-
-def _read(source: ImageSource, *, size: str | None, color: str, limit: int | None = None) -> Any:
-    """Return all images, or some that are evenly spaced."""
-    pixels = parse_size(size)
-    n = len(source.names)
-    if limit is None or limit >= n:
-        return source.read(color=color, size=pixels)
-    places = np.unique(np.linspace(0, n - 1, limit).astype(int)).tolist()
-    parts = [source.read(i, i + 1, color=color, size=pixels)[0] for i in places]
-    if len({part.ndim for part in parts}) > 1:
-        parts = [np.stack([p] * 3, axis=2) if p.ndim == 2 else p for p in parts]
-    return np.stack(parts) if len({part.shape for part in parts}) == 1 else parts
 
 
 # --- Learn -------------------------------------------------------------------------------------------
@@ -485,23 +465,7 @@ def _show_training(facts: dict[str, Any], output: Path) -> None:
     if validation is not None:
         n, accuracy = validation["n"], validation["accuracy"]
         console.print(f"Validation accuracy: {100 * accuracy:.2f} % of {n:,} held-out images.")
-        table = validation["confusion"]
-        if len(classes) <= 20:  # more columns fit no terminal
-            console.print("Rows are classes, columns what was predicted:")
-            shown = Table(box=None, header_style="bold", pad_edge=False)
-            shown.add_column()
-            for name in classes:
-                shown.add_column(escape(name), justify="right")
-            for i, row in enumerate(table):
-                cells = [f"[bold]{n}[/]" if i == j else str(n or "·") for j, n in enumerate(row)]
-                shown.add_row(f"[bold]{escape(classes[i])}[/]", *cells)
-            console.print(shown)
-        else:
-            shares = np.diag(table) / np.maximum(table.sum(axis=1), 1)
-            worst = np.argsort(shares)[:10]
-            console.print("The classes with most errors:")
-            rows = [(classes[i], float(100 * shares[i])) for i in worst]
-            show_table(console, rows, ("class", "correct, %"))
+        show_confusion(console, classes, validation["confusion"])
     console.print(
         f"Trained on {facts['trained_on']:,} of {facts['data']['n']:,} images in {facts['seconds']:.1f} s."
     )

@@ -9,14 +9,17 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, Protocol
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
 from clusterica.arrays import get_config, to_host
-from clusterica.cli._console import OUTPUT, Count, Switch, note, progress_of, stop
+from clusterica.cli._console import OUTPUT, Count, Switch, note, progress_of, settings, stop
 from clusterica.cli._files import (
+    PACKAGES,
+    SINKS,
     Partial,
+    Sink,
     check_output,
     file_checksum,
     fingerprint,
@@ -24,7 +27,6 @@ from clusterica.cli._files import (
     new_file,
 )
 from clusterica.cli._images import ImageSource, open_images
-from clusterica.cli._learn import settings
 
 # A block of images with all that is computed from it takes this part of the working memory at most.
 SHARE = 4
@@ -86,7 +88,7 @@ def features(
         if done:
             note(f"Going on after {done:,} images.")
         with job.stopped_at(partial):
-            sink: _Sink = SINKS[output.suffix.lower()](partial, job.source, size)
+            sink: Sink = SINKS[output.suffix.lower()](partial, job.source.names, size)
             for start, stop_at, block_images in job.blocks(done, size):
                 sink.write(start, compute(block_images))
                 partial.record(done=stop_at)
@@ -345,73 +347,3 @@ def _features_of(model: Any) -> Callable[[Any], np.ndarray] | None:
     if not hasattr(model, "transform"):
         return None
     return lambda X: np.asarray(to_host(model.transform(X)))
-
-
-# --- Files of features --------------------------------------------------------------------------------
-
-
-class _Sink(Protocol):
-    """Writes the features of a block of images; they are on the disk when it returns."""
-
-    def __init__(self, partial: Partial, source: ImageSource, block: int) -> None: ...
-
-    def write(self, start: int, block: np.ndarray) -> None:
-        """Write the rows of a block that begins at ``start``."""
-
-
-class _NpySink:
-    def __init__(self, partial: Partial, source: ImageSource, block: int) -> None:
-        self._path, self._n_rows = partial.data, len(source.names)
-
-    def write(self, start: int, block: np.ndarray) -> None:
-        if start == 0:
-            shape = (self._n_rows, block.shape[1])
-            rows = np.lib.format.open_memmap(self._path, "w+", block.dtype, shape)
-        else:
-            rows = np.load(self._path, mmap_mode="r+")
-        rows[start : start + len(block)] = block
-        rows.flush()
-
-
-class _ZarrSink:
-    def __init__(self, partial: Partial, source: ImageSource, block: int) -> None:
-        self._zarr = need("zarr", what="writing .zarr", extra="files")
-        self._path, self._n_rows, self._block = str(partial.data), len(source.names), block
-        for left in partial.data.rglob("*.partial"):  # chunks that were being written at a kill
-            left.unlink()
-
-    def write(self, start: int, block: np.ndarray) -> None:
-        if start == 0:
-            rows = self._zarr.create_array(
-                self._path,
-                shape=(self._n_rows, block.shape[1]),
-                chunks=(self._block, block.shape[1]),  # so that a block is complete or missing
-                dtype=block.dtype,
-                overwrite=True,
-            )
-        else:
-            rows = self._zarr.open_array(self._path, mode="r+")
-        rows[start : start + len(block)] = block
-
-
-class _ParquetSink:
-    def __init__(self, partial: Partial, source: ImageSource, block: int) -> None:
-        self._arrow = need("pyarrow", what="writing .parquet", extra="files")
-        self._parquet = need("pyarrow.parquet", what="writing .parquet", extra="files")
-        self._folder, self._names, self._block = partial.data, source.names, block
-
-    def write(self, start: int, block: np.ndarray) -> None:
-        self._folder.mkdir(exist_ok=True)
-        values = self._arrow.array(np.ascontiguousarray(block).ravel())
-        rows = self._arrow.FixedSizeListArray.from_arrays(values, block.shape[1])
-        table = self._arrow.table(
-            {"file": list(self._names[start : start + len(block)]), "features": rows}
-        )
-        # Written beside the folder first, so that a kill leaves no incomplete part in it.
-        file = self._folder.with_name("part.parquet")
-        self._parquet.write_table(table, file)
-        os.replace(file, self._folder / f"part-{start // self._block:05d}.parquet")
-
-
-PACKAGES = {".zarr": "zarr", ".parquet": "pyarrow.parquet"}
-SINKS: dict[str, type[_Sink]] = {".npy": _NpySink, ".zarr": _ZarrSink, ".parquet": _ParquetSink}

@@ -80,30 +80,17 @@ def separate(
     json
         Print the result as JSON.
     """
-    _check_picture(picture)
-    table = _joined(signals, columns or ())
-    if transpose:
-        values = table.values.T
-        table = Table(values, tuple(f"row {i + 1}" for i in range(values.shape[1])), (), table.rate)
-    n_rows, n_signals = table.values.shape
-    if n_rows <= n_signals:
-        stop(
-            f"{signals[0]} has {n_rows} rows and {n_signals} columns; signals are columns, with many more "
-            f"rows. If they are rows, {'leave out' if transpose else 'add'} --transpose."
-        )
-    if n_signals < 2:
-        stop(f"{signals[0]} has one signal; separation needs two or more, of the same sources.")
-    if sources is not None and sources > n_signals:
-        stop(
-            f"--sources {sources} is more than the {n_signals} signals; give at most that many.",
-            code=2,
-        )
-    _check_constant(table, signals[0])
     if output.is_file():
         stop(f"{output} is a file; give the name of a folder with -o.")
     check_folder(output.parent)
     if output.resolve() in [path.resolve().parent for path in signals]:
         stop(f"{output} is the folder of the signals; choose another with -o.", code=2)
+    _check_picture(picture)
+    table = _joined(signals, columns or ())
+    if transpose:
+        values = table.values.T
+        table = Table(values, tuple(f"row {i + 1}" for i in range(values.shape[1])), (), table.rate)
+    _check_signals(table, signals[0], sources, transpose=transpose)
     unmixing, mixing, found = _unmix(table.values, sources, method, seed)
     names = tuple(f"source {i + 1}" for i in range(found.shape[1]))
     with new_files(output) as folder:
@@ -249,7 +236,21 @@ def _joined(paths: list[Path], columns: list[str] | tuple[str, ...]) -> Table:
     return Table(values[:, kept], tuple(names[i] for i in kept), (), tables[0].rate)
 
 
-def _check_constant(table: Table, path: Path) -> None:
+def _check_signals(table: Table, path: Path, n_sources: int | None, *, transpose: bool) -> None:
+    """Exit with a message if signals can't be separated."""
+    n_rows, n_signals = table.values.shape
+    if n_rows <= n_signals:
+        stop(
+            f"{path} has {n_rows} rows and {n_signals} columns; signals are columns, with many more "
+            f"rows. If they are rows, {'leave out' if transpose else 'add'} --transpose."
+        )
+    if n_signals < 2:
+        stop(f"{path} has one signal; separation needs two or more, of the same sources.")
+    if n_sources is not None and n_sources > n_signals:
+        stop(
+            f"--sources {n_sources} is more than the {n_signals} signals; give at most that.",
+            code=2,
+        )
     silent = [name for name, s in zip(table.names, table.values.std(axis=0), strict=True) if s == 0]
     if silent:
         stop(
