@@ -10,26 +10,12 @@ import pytest
 from rich.console import Console
 
 import clusterica
-from clusterica.cli import main
 from clusterica.cli._console import show_table
 
-
-@pytest.fixture
-def command(capsys, monkeypatch, tmp_path):
-    """Run the command in an empty folder; return its exit code, output and errors."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "160")
-
-    def call(*words):
-        code = 0
-        try:
-            main(words)
-        except SystemExit as stopped:
-            code = stopped.code or 0
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
+COMMANDS = (
+    *("learn", "train", "features", "predict", "separate", "cluster"),
+    *("report", "info", "download", "bench", "demo", "reproduce"),
+)
 
 
 def test_version(command):
@@ -42,8 +28,19 @@ def test_version(command):
 def test_help(command, words):
     code, out, _ = command(*words)
     assert code == 0
-    assert "demo" in out
-    assert "reproduce" in out
+    for name in COMMANDS:
+        assert f" {name} " in out
+    assert "--install-completion" in out
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_of_each_command(command, name):
+    code, out, _ = command(name, "--help")
+    assert code == 0
+    assert out.startswith(f"Usage: clusterica {name}")
+    # Every option is described.
+    lines = [line for line in out.splitlines() if " --" in line and "Usage" not in line]
+    assert all(len(line.replace("│", "").split()) > 2 for line in lines)
 
 
 def test_help_of_a_command(command):
@@ -57,8 +54,21 @@ def test_help_of_a_command(command):
 def test_list(command):
     code, out, _ = command("reproduce", "--list")
     assert code == 0
-    for text in ("P1-fig1", "P1-fig2", "Coates & Ng 2012", "CIFAR-10, a GPU"):
+    for text in ("P1-fig1", "P1-fig2", "Coates & Ng 2012", "CIFAR-10, a GPU", "< 1 min"):
         assert text in out
+
+
+def test_list_has_a_line_for_each(command, monkeypatch):
+    """In a narrow terminal titles are cut, and names, times and needs are not."""
+    monkeypatch.setenv("COLUMNS", "80")
+    _, out, _ = command("reproduce", "--list")
+    lines = [line for line in out.splitlines() if line.startswith("P")]
+    entries = clusterica.experiments.available()
+    assert len(lines) == len(entries)
+    for line, entry in zip(lines, entries, strict=True):
+        assert line.split()[0] == entry.name
+        assert line.rstrip().endswith(entry.needs or "min")
+        assert len(line) <= 80
 
 
 def test_unknown_experiment(command):
@@ -75,10 +85,24 @@ def test_no_name(command):
     assert "--list" in err
 
 
-@pytest.mark.parametrize("words", [("nonsense",), ("reproduce", "P1-fig2", "--seed", "-1")])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("nonsense",),
+        ("reproduce", "P1-fig2", "--seed", "-1"),
+        ("learn", "digits"),
+        ("learn", "digits", "-o", "m.st", "--filters", "0"),
+        ("train", "digits", "-o", "m.st", "--recipe", "slow"),
+        ("train", "digits", "-o", "m.st", "--validation", "1"),
+        ("cluster", "table.csv", "-o", "labels.csv", "--method", "magic"),
+        ("download",),
+    ],
+)
 def test_wrong_words(command, words):
-    code, _, _ = command(*words)
-    assert code != 0
+    code, out, err = command(*words)
+    assert code == 2
+    assert out == ""
+    assert "Traceback" not in err
 
 
 def test_output_that_is_a_file(command, tmp_path):
@@ -147,6 +171,15 @@ def test_reproduce(command, tmp_path):
         assert row[0] in out
         assert f"{row[-1]:.3g}" in out
     assert str(tmp_path / "res" / "P1-fig2.png") in out
+    page = (tmp_path / "res" / "P1-fig2.html").read_text(encoding="utf-8")
+    for text in (
+        "The claim",
+        "data:image/png;base64,",
+        "<table>",
+        "quick run",
+        "reproduce P1-fig2",
+    ):
+        assert text in page
 
 
 def test_progress_in_a_terminal_only(command, monkeypatch):

@@ -1,11 +1,17 @@
 """Folders of images: what is read, how, and what is said of files that are no images."""
 
 import shutil
+import zipfile
 
 import numpy as np
 import pytest
 
-from clusterica.datasets import load_caltech101, load_image_folder
+from clusterica.datasets import (
+    UnreadableImageError,
+    load_caltech101,
+    load_image_folder,
+    read_picture,
+)
 
 Image = pytest.importorskip("PIL.Image")
 
@@ -332,3 +338,17 @@ def test_caltech_that_is_not_there(caltech, tmp_path):
     (tmp_path / "x.zip").write_bytes(b"x")
     with pytest.raises(NotADirectoryError, match=r"x\.zip is a file"):
         load_caltech101(tmp_path / "x.zip")
+
+
+def test_pictures_of_a_zip_archive(pets, tmp_path):
+    """An open file is read as its path is, and named in errors."""
+    folder, truth = pets
+    archive = shutil.make_archive(tmp_path / "pets", "zip", folder)
+    with zipfile.ZipFile(archive, "a") as box:
+        box.writestr("notes.png", "no picture")
+        for name, image in truth.items():
+            with box.open(name) as file:
+                assert np.array_equal(read_picture(file), image)
+        with box.open("notes.png") as file, pytest.raises(UnreadableImageError) as caught:
+            read_picture(file)
+    assert str(caught.value) == "notes.png can't be read as an image: cannot identify image file"

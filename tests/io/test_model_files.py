@@ -450,3 +450,7 @@ def test_a_summary_is_kept_beside_the_model(X, tmp_path):
     assert again == {"data": "300 rows", "accuracy": {"score": 0.5}}
     assert_array_equal(clusterica.load(path).whitening_, model.whitening_)
     assert clusterica.io.load_summary(clusterica.save(model, path)) is None
+    assert clusterica.io.load_versions(path) == {
+        "clusterica": clusterica.__version__,
+        "sklearn": sklearn.__version__,
+    }

@@ -1,34 +1,53 @@
-"""The command line: ``clusterica demo``, ``clusterica reproduce``, ``clusterica --version``."""
+"""The command line: all commands by name, and how errors and Ctrl-C end."""
 
 from __future__ import annotations
 
+import os
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import App, Parameter, validators
+from cyclopts import App, Group, Parameter
 
 from clusterica import __version__
-from clusterica.cli._console import stop
+from clusterica.cli._console import ListSwitch, Seed, Switch, note, stop
+from clusterica.cli._learn import learn, train
+from clusterica.cli._models import bench, download, info, report
+from clusterica.cli._predict import features, predict
+from clusterica.cli._separate import cluster, separate
 
-SWITCH = Parameter(negative=(), show_default=False)
-LIST = Parameter(name="--list", negative=(), show_default=False)
-ROWS = Parameter(negative=())
-SEED = Parameter(validator=validators.Number(gte=0))
-
+OPTIONS = Group("Options", sort_key=5)
 app = App(
     name="clusterica",
-    help="Learn features from unlabeled data by clustering and ICA.",
+    help=(
+        "Learn features from unlabeled data by clustering and ICA.\n\n"
+        "`clusterica COMMAND --help` describes a command. `clusterica --install-completion` makes the "
+        "shell complete commands and options."
+    ),
+    help_format="markdown",
     version=__version__,
+    group_commands=OPTIONS,
     suppress_keyboard_interrupt=False,  # main prints the message
 )
+app.register_install_completion_command(
+    help="Install completion for your shell (bash, zsh or fish).",
+)
+PAPERS = Group("Papers", sort_key=4)
+for group, commands in {
+    Group("Images", sort_key=1): (learn, train, features, predict),
+    Group("Signals and tables", sort_key=2): (separate, cluster),
+    Group("Models and data sets", sort_key=3): (report, info, download, bench),
+}.items():
+    for place, command in enumerate(commands):
+        app.command(command, group=group, sort_key=place)
 
 
-@app.command
+@app.command(group=PAPERS)
 def demo(
     *,
     output: Path = Path("clusterica-demo"),
-    quick: Annotated[bool, SWITCH] = False,
+    quick: Switch = False,
 ) -> None:
     """Learn filters from two photographs and write an HTML page with figures. Takes less than a minute.
 
@@ -45,19 +64,19 @@ def demo(
     run_demo(output=output, quick=quick)
 
 
-@app.command
+@app.command(group=PAPERS)
 def reproduce(
     name: str | None = None,
     /,
     *,
-    list_: Annotated[bool, LIST] = False,
-    quick: Annotated[bool, SWITCH] = False,
+    list_: ListSwitch = False,
+    quick: Switch = False,
     output: Path = Path("clusterica-results"),
-    seed: Annotated[int, SEED] = 0,
+    seed: Seed = 0,
     data: Path | None = None,
     device: str | None = None,
-    rows: Annotated[list[str] | None, ROWS] = None,
-    fresh: Annotated[bool, SWITCH] = False,
+    rows: Annotated[list[str] | None, Parameter(negative=())] = None,
+    fresh: Switch = False,
 ) -> None:
     """Reproduce a figure or table of a paper and compare the result with the paper.
 
@@ -71,7 +90,7 @@ def reproduce(
         Run a smaller version that takes a minute or two at most: less data and smaller models. Without
         --data it uses the digits of scikit-learn instead of other images.
     output
-        Folder for the results: NAME.json and NAME.png.
+        Folder for the results: NAME.html (a page with all of it), NAME.json and NAME.png.
     seed
         Random seed.
     data
@@ -107,12 +126,30 @@ def reproduce(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the ``clusterica`` command.
 
+    The exit code is 0 if all went well, 1 if it failed, 2 for wrong arguments and 130 after Ctrl-C. With the
+    environment variable CLUSTERICA_TRACEBACK=1 an error shows where it was raised.
+
     Parameters
     ----------
     arguments : sequence of str, default=None
         Command-line arguments; ``sys.argv[1:]`` by default.
     """
-    try:
-        app(None if arguments is None else list(arguments))
-    except KeyboardInterrupt:
-        stop("Stopped.", code=130)  # 128 + SIGINT, as shells expect
+    expected = (ValueError, TypeError, OSError, ImportError, MemoryError)
+    with warnings.catch_warnings():
+        # The message alone: a user has no use for the file and line that warned.
+        warnings.showwarning = lambda message, *_, **__: note(f"Warning: {message}")
+        try:
+            app(None if arguments is None else list(arguments))
+        except KeyboardInterrupt:
+            stop("Stopped.", code=130)  # 128 + SIGINT, as shells expect
+        except BrokenPipeError:
+            # The reader has enough, such as head; nothing more can be printed.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            raise SystemExit(0) from None
+        except expected as error:
+            if os.environ.get("CLUSTERICA_TRACEBACK"):
+                raise
+            lines = str(error).splitlines() or [type(error).__name__]
+            stop(
+                "not enough memory; lower --memory" if isinstance(error, MemoryError) else lines[0]
+            )

@@ -1,14 +1,38 @@
-"""Output of the commands in a terminal: tables, and one-line error messages."""
+"""What the commands share in a terminal: options, tables, progress, JSON, and one-line messages."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NoReturn
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Annotated, Any, NoReturn
 
+import numpy as np
+from cyclopts import Parameter, validators
 from rich.cells import cell_len
 from rich.console import Console
 from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
+from rich.text import Text
+
+from clusterica.arrays import config_context, on_torch_device
+
+# Options that several commands have: on or off, a seed, a whole number from one.
+Switch = Annotated[bool, Parameter(negative=(), show_default=False)]
+Seed = Annotated[int, Parameter(validator=validators.Number(gte=0))]
+Count = Annotated[int, Parameter(validator=validators.Number(gte=1))]
+JsonSwitch = Annotated[bool, Parameter(name="--json", negative=(), show_default=False)]
+ListSwitch = Annotated[bool, Parameter(name="--list", negative=(), show_default=False)]
+OUTPUT = Parameter(name=("--output", "-o"))
 
 
 def stop(message: str, *, code: int = 1) -> NoReturn:
@@ -16,6 +40,57 @@ def stop(message: str, *, code: int = 1) -> NoReturn:
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     console.print(f"[bold red]Error:[/] {escape(message)}")
     raise SystemExit(code)
+
+
+def note(message: str) -> None:
+    """Print a remark where it does not mix with results: on standard error."""
+    Console(stderr=True, highlight=False, soft_wrap=True).print(escape(message), style="dim")
+
+
+def print_json(values: Any) -> None:
+    """Print values as JSON that a program can read; arrays and numbers of NumPy as lists and numbers."""
+    print(json.dumps(values, indent=2, ensure_ascii=False, default=lambda value: value.tolist()))
+
+
+class _Rate(ProgressColumn):
+    """How many items a second are done."""
+
+    def render(self, task: Task) -> Text:
+        """Return the text of the column."""
+        speed = task.finished_speed or task.speed
+        return Text("" if speed is None else f"{speed:,.1f}/s", style="progress.data.speed")
+
+
+@contextmanager
+def progress_of(total: int, description: str, *, done: int = 0) -> Iterator[Any]:
+    """Show a progress bar with rate and time left on standard error; yields ``advance(n)``."""
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        _Rate(),
+        TimeRemainingColumn(),
+    )
+    # No bars in files and logs.
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        task = progress.add_task(description, total=total, completed=done)
+        yield lambda n: progress.advance(task, n)
+
+
+def settings(
+    *, memory: str | None, threads: int | None, device: str | None
+) -> AbstractContextManager[None]:
+    """Return the configuration that the options ask for; exit with a message if it can't be had."""
+    given: dict[str, Any] = {"memory": memory, "threads": threads, "device": device}
+    try:
+        if device is not None:
+            on_torch_device(np.empty(0), device)  # raises if there is none
+        with config_context(**{name: v for name, v in given.items() if v is not None}):
+            pass  # raises where it is called, and not where it is entered
+    except (ValueError, ImportError) as error:
+        stop(str(error).splitlines()[0], code=2)
+    return config_context(**{name: v for name, v in given.items() if v is not None})
 
 
 def show_table(console: Console, rows: Iterable[Sequence[object]], columns: Sequence[str]) -> None:
@@ -59,3 +134,23 @@ def _widths(texts: Sequence[Sequence[str]], least: list[int], room: int) -> list
         )
         widths[widest] -= 1
     return widths
+
+
+def show_confusion(console: Console, classes: Sequence[str], counts: np.ndarray) -> None:
+    """Print a confusion matrix, true classes by row; of many classes those with most errors."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column()
+    if len(classes) > 20:  # more columns fit no terminal
+        console.print("The classes with most errors:")
+        shares = np.diag(counts) / np.maximum(counts.sum(axis=1), 1)
+        table.add_column("correct", justify="right")
+        for i in np.argsort(shares)[:10]:
+            table.add_row(f"[bold]{escape(classes[i])}[/]", f"{100 * shares[i]:.0f} %")
+    else:
+        console.print("Rows are classes, columns what was predicted:")
+        for name in classes:
+            table.add_column(escape(name), justify="right")
+        for i, row in enumerate(counts):
+            cells = [f"[bold]{n}[/]" if i == j else str(n or "·") for j, n in enumerate(row)]
+            table.add_row(f"[bold]{escape(classes[i])}[/]", *cells)
+    console.print(table)

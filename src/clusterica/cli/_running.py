@@ -1,4 +1,4 @@
-"""Run an experiment for a command, with progress bars and one-line error messages."""
+"""Run an experiment for a command, with progress bars and one-line error messages, and show it on a page."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from clusterica.arrays import on_torch_device
 from clusterica.cli._console import stop
 from clusterica.display import check_matplotlib
 from clusterica.experiments import Experiment, IncompleteError, Outcome, find, run
+from clusterica.report import Page
 
 
 def ready(
@@ -95,3 +96,18 @@ def run_watched(
         stop(f"{experiment.name} stopped: {error}")
     console.print(f"done in {outcome.seconds:.1f} s", style="dim")
     return outcome
+
+
+def add_outcome(page: Page, outcome: Outcome) -> None:
+    """Add an outcome to a page: claim, figures, numbers, checks, and the command to repeat it."""
+    experiment, result = outcome.experiment, outcome.result
+    page.add_text(f"The claim, from {experiment.paper}: {experiment.claim}")
+    for picture in result.pictures:
+        page.add_figure(picture.figure, picture.caption, alt=picture.alt)
+    page.add_table(result.rows, result.columns)
+    for check in result.checks:
+        page.add_text(str(check))
+    page.add_text(result.note)
+    page.add_text(f"This took {outcome.seconds:.1f} seconds. To run it again:")
+    quick = " --quick" if outcome.quick else ""
+    page.add_code(f"clusterica reproduce {experiment.name}{quick}")

@@ -6,7 +6,7 @@ import os
 import struct
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -34,22 +34,30 @@ def import_pillow(reader: str) -> ModuleType:
 
 
 def read_picture(
-    path: str | os.PathLike[str], *, color: str, resize: int | tuple[int, int] | None
+    path: str | os.PathLike[str] | IO[bytes],
+    *,
+    color: str = "keep",
+    resize: int | tuple[int, int] | None = None,
 ) -> np.ndarray:
     """Read an image file.
 
     Parameters
     ----------
-    path : path
-        The file.
-    color : {"rgb", "grey", "keep"}
+    path : path or binary file
+        The file, or an open one, such as a member of a zip archive.
+    color : {"rgb", "grey", "keep"}, default="keep"
         Three channels, one channel, or as in the file.
-    resize : int, (int, int) or None
+    resize : int, (int, int) or None, default=None
         Pixels of the longest side, or height and width.
 
     Returns
     -------
     ndarray of shape (height, width) or (height, width, 3), uint8
+
+    Raises
+    ------
+    UnreadableImageError
+        If the file is not an image, or a damaged one.
     """
     pil = import_pillow("read_picture")
     try:
@@ -75,9 +83,10 @@ def read_picture(
         struct.error,
         pil.Image.DecompressionBombError,
     ) as error:
-        # Pillow's messages repeat the path.
-        reason = str(error).replace(f" {str(path)!r}", "")
-        raise UnreadableImageError(f"{Path(path)} can't be read as an image: {reason}") from error
+        # Pillow's messages repeat the path, or show an open file as an object.
+        reason = str(error).replace(f" {str(path)!r}", "").replace(f" {path!r}", "")
+        name = path if isinstance(path, str | os.PathLike) else getattr(path, "name", "the file")
+        raise UnreadableImageError(f"{Path(name)} can't be read as an image: {reason}") from error
 
 
 def _plain(pil: ModuleType, picture: Any, *, color: str) -> Any:

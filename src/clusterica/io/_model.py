@@ -148,6 +148,23 @@ def load_summary(path: str | Path) -> dict[str, Any] | None:
     return summary
 
 
+def load_versions(path: str | Path) -> dict[str, str]:
+    """Read which versions wrote a model file, without the model.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+
+    Returns
+    -------
+    dict
+        The versions of "clusterica" and "sklearn".
+    """
+    description, _ = _read_file(Path(path))
+    return {name: str(description[name]) for name in ("clusterica", "sklearn")}
+
+
 def _read_file(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Return the description of a model and its arrays."""
     from safetensors import SafetensorError, safe_open

@@ -1,0 +1,350 @@
+"""Images that a command is given: a folder, a zip archive, a file, an array, or the name of a data set."""
+
+from __future__ import annotations
+
+import csv
+import io
+import zipfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+
+from clusterica.arrays import in_order
+from clusterica.cli._console import note, stop
+from clusterica.cli._files import fingerprint, need
+
+# Reads the images from start up to stop: read(start, stop, color, size).
+Reader = Callable[[int, int, str, "tuple[int, int] | None"], Any]
+
+BUILT_IN = {
+    "digits": "1,797 handwritten digits, 8 x 8 pixels; comes with scikit-learn",
+    "photos": "two photographs of 427 x 640 pixels; come with scikit-learn",
+    "cifar10": "50,000 photographs of 10 classes, 32 x 32 pixels",
+    "stl10": "5,000 photographs of 10 classes, 96 x 96 pixels",
+    "stl10-unlabeled": "100,000 photographs without labels, 96 x 96 pixels",
+    "mnist": "60,000 handwritten digits, 28 x 28 pixels",
+    "fashion-mnist": "60,000 pictures of clothes, 28 x 28 pixels",
+    "caltech101": "8,677 photographs of 101 classes, of different sizes",
+}
+"""Data sets by name; those with a test set have it as NAME-test."""
+
+KINDS = "a folder of images, a .zip of one, an image, a .npy, .npz or .zarr array"
+# Names under which arrays are looked for in .npz files and Zarr groups.
+IMAGE_KEYS = ("images", "X", "x", "data", "x_train", "X_train")
+LABEL_KEYS = ("labels", "y", "label", "targets", "y_train")
+
+
+@dataclass(frozen=True)
+class ImageSource:
+    """Images that are read block by block.
+
+    Parameters
+    ----------
+    path : str
+        As the user gave it.
+    names : sequence of str
+        Name of each image: its file, or its number in an array.
+    labels : ndarray of str or None
+        Class name of each image.
+    key : str
+        Checksum that changes when the images change.
+    are_files : bool
+        Whether they can be scaled and change their colours when they are read.
+    reader : callable
+        See ``Reader``.
+    """
+
+    path: str
+    names: Sequence[str]
+    labels: np.ndarray | None
+    key: str
+    are_files: bool
+    reader: Reader
+
+    def read(
+        self,
+        start: int = 0,
+        stop_at: int | None = None,
+        *,
+        color: str = "keep",
+        size: tuple[int, int] | None = None,
+    ) -> Any:
+        """Return images as one array, or as a list where their sizes differ."""
+        images = self.reader(start, len(self.names) if stop_at is None else stop_at, color, size)
+        return _joined(images) if isinstance(images, list) else images
+
+    def read_some(
+        self, limit: int | None, *, color: str = "keep", size: tuple[int, int] | None = None
+    ) -> Any:
+        """Return at most ``limit`` images, evenly spaced."""
+        n = len(self.names)
+        if limit is None or limit >= n:
+            return self.read(color=color, size=size)
+        places = np.unique(np.linspace(0, n - 1, limit).astype(int)).tolist()
+        return _joined([self.reader(i, i + 1, color, size)[0] for i in places])
+
+
+def _joined(images: list[np.ndarray]) -> Any:
+    """Return images as one array, or as a list where their sizes differ; all grey or all in colour."""
+    if len({image.ndim for image in images}) > 1:  # grey ones among others
+        images = [
+            np.repeat(image[..., None], 3, axis=2) if image.ndim == 2 else image for image in images
+        ]
+    return np.stack(images) if len({image.shape for image in images}) == 1 else images
+
+
+def open_images(given: str) -> ImageSource:
+    """Find the images that an argument names, or exit with a message."""
+    path = Path(given).expanduser()
+    if not path.exists():
+        if given.lower() in BUILT_IN or given.lower().removesuffix("-test") in BUILT_IN:
+            return _built_in(given.lower())
+        stop(
+            f"there is no file or folder {given}. Give {KINDS}, or the name of a data set: "
+            f"{', '.join(BUILT_IN)}."
+        )
+    suffix = path.suffix.lower()
+    if suffix == ".zarr" or (path / "zarr.json").exists() or (path / ".zarray").exists():
+        return _zarr(given, path)
+    if path.is_dir():
+        return _folder(given, path)
+    if suffix == ".zip":
+        return _zip(given, path)
+    if suffix in (".npy", ".npz"):
+        return _numpy(given, path)
+    if suffix in _picture_suffixes():
+        return _files(given, path.parent, [PurePosixPath(path.name)])
+    stop(f"{given} is not a kind of file that is read here. Give {KINDS}.")
+
+
+def parse_size(text: str | None) -> tuple[int, int] | None:
+    """Turn "32" or "32x48" (height x width) into a pair of pixels."""
+    if text is None:
+        return None
+    sides = text.lower().split("x")
+    if len(sides) not in (1, 2) or not all(side.isdigit() and int(side) > 0 for side in sides):
+        stop(f"--size {text} is not a size; write 32, or 32x48 for height x width.", code=2)
+    return int(sides[0]), int(sides[-1])
+
+
+def read_labels(path: Path, names: Sequence[str]) -> np.ndarray:
+    """Read the class names of images: one for each in order, or a table with the columns file and class."""
+    if not path.is_file():
+        stop(f"there is no file {path} with labels.")
+    if path.suffix.lower() == ".npy":
+        return _as_labels(np.load(path, allow_pickle=False), len(names), str(path))
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        rows = [row for row in csv.reader(file) if row]
+    header = [cell.strip().lower() for cell in rows[0]] if rows else []
+    if len(header) == 1:
+        lines = rows[1:] if header[0] in ("label", "labels", "class") else rows
+        return _as_labels(np.array([row[0].strip() for row in lines]), len(names), str(path))
+    column = next((header.index(word) for word in ("class", "label") if word in header), None)
+    if column is None or "file" not in header:
+        stop(
+            f"{path} must have one label on each line, or the columns file and class (or label) with a "
+            "header."
+        )
+    known = {row[header.index("file")]: row[column] for row in rows[1:] if len(row) == len(header)}
+    missing = [name for name in names if name not in known]
+    if missing:
+        stop(
+            f"{path} has no label for {missing[0]} ({len(missing)} of {len(names)} images have none)."
+        )
+    return np.array([known[name] for name in names])
+
+
+# --- Files ------------------------------------------------------------------------------------------
+
+
+def _picture_suffixes() -> set[str]:
+    image = need("PIL.Image", what="reading images", extra="images")
+    return set(image.registered_extensions())
+
+
+def _folder(given: str, path: Path) -> ImageSource:
+    # Images of a folder, or of the folders in it: no deeper, as load_image_folder reads them.
+    found = [PurePosixPath(p.relative_to(path).as_posix()) for p in path.glob("*") if p.is_file()]
+    found += [PurePosixPath(p.relative_to(path).as_posix()) for p in path.glob("*/*")]
+    return _files(given, path, found)
+
+
+def _files(given: str, root: Path, found: list[PurePosixPath]) -> ImageSource:
+    names, labels = _sorted_out(given, found)
+    stats = [(root / name).stat() for name in names]
+
+    def read_one(name: str, color: str, size: tuple[int, int] | None) -> np.ndarray:
+        from clusterica.datasets import read_picture
+
+        return read_picture(root / name, color=color, resize=size)
+
+    def read(start: int, stop_at: int, color: str, size: tuple[int, int] | None) -> list[Any]:
+        return list(in_order(read_one, ((name, color, size) for name in names[start:stop_at])))
+
+    key = fingerprint([(n, s.st_size, s.st_mtime_ns) for n, s in zip(names, stats, strict=True)])
+    return ImageSource(given, names, labels, key, True, read)
+
+
+def _zip(given: str, path: Path) -> ImageSource:
+    try:
+        box = zipfile.ZipFile(path)
+    except zipfile.BadZipFile:
+        stop(f"{given} is not a zip archive, or it is damaged; get it again.")
+    members = {PurePosixPath(i.filename): i for i in box.infolist() if not i.is_dir()}
+    members = {p: i for p, i in members.items() if "__MACOSX" not in p.parts}
+    # An archive of a folder has that folder's name before all others.
+    tops = {p.parts[0] for p in members}
+    inside = [p for p in members if len(p.parts) > 2]
+    prefix = PurePosixPath(*tops) if len(tops) == 1 and inside else PurePosixPath()
+    shown = {p.relative_to(prefix): i for p, i in members.items()}
+    names, labels = _sorted_out(given, [p for p in shown if len(p.parts) <= 2])
+    infos = [shown[PurePosixPath(name)] for name in names]
+
+    def read_one(info: zipfile.ZipInfo, color: str, size: tuple[int, int] | None) -> np.ndarray:
+        from clusterica.datasets import read_picture
+
+        content = io.BytesIO(box.read(info))
+        content.name = info.filename  # for messages
+        return read_picture(content, color=color, resize=size)
+
+    def read(start: int, stop_at: int, color: str, size: tuple[int, int] | None) -> list[Any]:
+        return list(in_order(read_one, ((info, color, size) for info in infos[start:stop_at])))
+
+    key = fingerprint([(n, i.file_size, i.CRC) for n, i in zip(names, infos, strict=True)])
+    return ImageSource(given, names, labels, key, True, read)
+
+
+def _sorted_out(given: str, found: list[PurePosixPath]) -> tuple[list[str], np.ndarray | None]:
+    """Return the names of image files in order, and their class names where there are class folders."""
+    suffixes = _picture_suffixes()
+    found = sorted(p for p in found if not any(part.startswith(".") for part in p.parts))
+    pictures = [p for p in found if p.suffix.lower() in suffixes]
+    classes = [p for p in pictures if len(p.parts) == 2]
+    chosen = classes or pictures
+    if not chosen:
+        stop(f"{given} has no images in it, and no folders with any. Is it the right one?")
+    left = len(found) - len(chosen)
+    if left:
+        first = next(p for p in found if p not in set(chosen))
+        note(f"{left} {'files' if left > 1 else 'file'} in {given} left out, such as {first}.")
+    labels = np.array([p.parts[0] for p in classes]) if classes else None
+    return [p.as_posix() for p in chosen], labels
+
+
+# --- Arrays -----------------------------------------------------------------------------------------
+
+
+def _numpy(given: str, path: Path) -> ImageSource:
+    try:
+        # A memory map, so that a large file is read as it is needed.
+        stored = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
+        stop(f"{given} can't be read as an array of numbers: {error}")
+    labels, images = None, stored
+    if isinstance(stored, np.lib.npyio.NpzFile):
+        images, labels = _pick(stored, list(stored.files), given)
+    stat = path.stat()
+    return _array(given, images, labels, fingerprint(stat.st_size, stat.st_mtime_ns))
+
+
+def _zarr(given: str, path: Path) -> ImageSource:
+    zarr = need("zarr", what=f"reading {given}", extra="files")
+    try:
+        stored = zarr.open(str(path), mode="r")
+    except (ValueError, OSError, KeyError) as error:
+        stop(f"{given} can't be read as a Zarr array: {error}")
+    labels, images = None, stored
+    if isinstance(stored, zarr.Group):
+        images, labels = _pick(stored, list(stored.array_keys()), given)
+    stats = [p.stat() for p in sorted(path.rglob("*")) if p.is_file()]
+    key = fingerprint([(s.st_size, s.st_mtime_ns) for s in stats])
+    return _array(given, images, labels, key)
+
+
+def _pick(stored: Any, keys: list[str], given: str) -> tuple[Any, np.ndarray | None]:
+    """Return the images and labels of a file with several arrays."""
+    image_key = next(
+        (key for key in IMAGE_KEYS if key in keys), keys[0] if len(keys) == 1 else None
+    )
+    if image_key is None:
+        stop(f"{given} has the arrays {', '.join(keys)}; call that of the images 'images'.")
+    label_key = next((key for key in LABEL_KEYS if key in keys), None)
+    if label_key is None:
+        return stored[image_key], None
+    images, labels = stored[image_key], np.asarray(stored[label_key][:])
+    if "class_names" in keys and labels.dtype.kind in "iu":
+        labels = np.asarray(stored["class_names"][:])[labels]
+    return images, _as_labels(labels, images.shape[0], given)
+
+
+def _array(given: str, images: Any, labels: np.ndarray | None, key: str) -> ImageSource:
+    if len(images.shape) not in (3, 4) or np.dtype(images.dtype).kind not in "buif":
+        stop(
+            f"{given} is an array of shape {tuple(images.shape)} and type {images.dtype}; images are "
+            "numbers of shape (n, height, width) or (n, height, width, channels)."
+        )
+
+    def read(start: int, stop_at: int, color: str, size: tuple[int, int] | None) -> np.ndarray:
+        if size is not None and tuple(images.shape[1:3]) != size:
+            stop(
+                f"{given} has images of {images.shape[1]} x {images.shape[2]} pixels, and {size[0]} x "
+                f"{size[1]} are needed. Images in an array are not scaled: scale them first."
+            )
+        return np.asarray(images[start:stop_at])
+
+    names = [str(i) for i in range(images.shape[0])]
+    return ImageSource(given, names, labels, key, False, read)
+
+
+def _as_labels(labels: np.ndarray, n_images: int, where: str) -> np.ndarray:
+    if labels.shape != (n_images,):
+        stop(
+            f"{where} has labels of shape {labels.shape} for {n_images} images; give one label for each."
+        )
+    return labels.astype(str)
+
+
+def _built_in(name: str) -> ImageSource:
+    """Read a data set by its name."""
+    if name == "photos":
+        from sklearn.datasets import load_sample_images
+
+        need("PIL.Image", what="reading the photographs", extra="images")
+        return _array(name, np.stack(load_sample_images().images), None, name)
+    try:
+        found = load_built_in(name)
+    except FileNotFoundError as error:
+        base = name.removesuffix("-test").removesuffix("-unlabeled")
+        # The rest of the message is for callers in Python.
+        stop(f"{str(error).partition('. ')[0]}. Get it with: clusterica download {base}")
+    labels = None if found.labels is None else np.array(found.class_names)[found.labels]
+    if not isinstance(found.images, list):
+        return _array(name, found.images, labels, name)
+    files = list(found.files)
+    root = files[0].parent.parent
+    return _files(name, root, [PurePosixPath(f.relative_to(root).as_posix()) for f in files])
+
+
+def load_built_in(name: str, *, data: Path | None = None, download: bool = False) -> Any:
+    """Return the ImageSet of a data set; ``NAME-test`` is its test set."""
+    from clusterica import datasets
+
+    if name == "digits":
+        return datasets.load_digits_images()
+    if name == "caltech101":
+        return datasets.load_caltech101(data, download=download)
+    loaders = {
+        "cifar10": datasets.load_cifar10,
+        "stl10": datasets.load_stl10,
+        "mnist": datasets.load_mnist,
+        "fashion-mnist": datasets.load_fashion_mnist,
+    }
+    base, _, split = name.rpartition("-")
+    if split not in ("test", "unlabeled"):
+        base, split = name, "train"
+    if base not in loaders or (split == "unlabeled") > (base == "stl10"):
+        stop(f"{base or name} has no {split} set.")
+    return loaders[base](data, split=split, download=download)
