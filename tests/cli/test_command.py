@@ -175,7 +175,7 @@ def test_reproduce(command, tmp_path):
     for text in (
         "The claim",
         "data:image/png;base64,",
-        "<table>",
+        "<table",
         "quick run",
         "reproduce P1-fig2",
     ):

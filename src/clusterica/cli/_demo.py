@@ -11,7 +11,7 @@ import numpy as np
 from rich.console import Console
 
 from clusterica.cli._console import stop
-from clusterica.cli._running import ready, run_watched
+from clusterica.cli._running import add_outcome, ready, run_watched
 from clusterica.datasets import load_digits_images
 from clusterica.experiments import Outcome
 from clusterica.ica import ClusterICA
@@ -177,7 +177,8 @@ def demo_page(demo: Demo) -> Page:
     add_filters(page, digits, name="digits")
     _add_sources(page, demo.sources)
     for outcome in demo.outcomes:
-        _add_outcome(page, outcome)
+        page.add_heading(outcome.experiment.title)
+        add_outcome(page, outcome)
     return page
 
 
@@ -202,19 +203,3 @@ def _add_sources(page: Page, sources: Separated) -> None:
     ]
     columns = ("mixture", "source 1", "source 2", "source 3")
     page.add_table(rows, columns, caption="The mixing matrix as it was found (and the true one)")
-
-
-def _add_outcome(page: Page, outcome: Outcome) -> None:
-    """Add a figure of a paper: claim, figure, numbers and the command to repeat it."""
-    experiment, result = outcome.experiment, outcome.result
-    page.add_heading(experiment.title)
-    page.add_text(f"The claim, from {experiment.paper}: {experiment.claim}")
-    for picture in result.pictures:
-        page.add_figure(picture.figure, picture.caption, alt=picture.alt)
-    page.add_table(result.rows, result.columns)
-    for check in result.checks:
-        page.add_text(str(check))
-    page.add_text(result.note)
-    page.add_text(f"This took {outcome.seconds:.1f} seconds. To run it again:")
-    quick = " --quick" if outcome.quick else ""
-    page.add_code(f"clusterica reproduce {experiment.name}{quick}")

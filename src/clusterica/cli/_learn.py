@@ -291,20 +291,17 @@ def save_with_summary(
     validation: Tried | None = None,
 ) -> None:
     """Save a model with all that its page and ``clusterica info`` show."""
-    from clusterica import report
     from clusterica.io import save
+    from clusterica.report import summarize
 
-    summarize = getattr(report, "summarize", None)
-    summary = {}
-    if summarize is not None:
-        summary = summarize(
-            model,
-            images,
-            labels=labels,
-            validation=validation,
-            source=facts["data"]["source"],
-            seconds=facts["seconds"],
-        )
+    summary = summarize(
+        model,
+        images,
+        labels=labels,
+        validation=validation,
+        source=facts["data"]["source"],
+        seconds=facts["seconds"],
+    )
     save(model, output, summary=facts | summary)
 
 

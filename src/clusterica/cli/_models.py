@@ -51,14 +51,11 @@ def report(model: Path, /, *, output: Annotated[Path, OUTPUT] = Path("report.htm
     output
         The page, .html.
     """
-    from clusterica import report as pages
     from clusterica.io import load, load_summary
+    from clusterica.report import model_page
 
     check_output(output, (".html", ".htm"), inputs=[model])
     fitted, summary = load(model), load_summary(model)
-    model_page: Any = getattr(pages, "model_page", None)
-    if model_page is None:
-        stop(f"clusterica {__version__} has no pages of models; update it.")
     page = model_page(fitted, summary=summary)
     with new_file(output) as file:
         file.write_text(page.html(), encoding="utf-8")
