@@ -16,6 +16,7 @@ from sklearn.utils import assert_all_finite, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
+from clusterica.arrays._config import active_config
 from clusterica.arrays._namespace import (
     Array,
     Place,
@@ -110,6 +111,27 @@ def check_fitted_rows(
         rows = check_rows(estimator, X, reset=False, accept_sparse=accept_sparse)
     check_model_device(estimator, rows.home, getattr(estimator, attribute))
     return rows
+
+
+def check_not_transposed(estimator: BaseEstimator, rows: Rows) -> None:
+    """Warn of a table with many more columns than rows, as recordings with channels as rows are.
+
+    An error where a matrix of all pairs of columns is over the memory budget as well.
+    """
+    n, d = rows.n_rows, rows.n_features
+    # Fewer than four columns for a row, or 50 in all, are data that is short of rows.
+    if d <= max(50, 4 * n):
+        return
+    hint = (
+        f"X has {n} rows and {d} columns. Rows are samples and columns are features or channels; did you "
+        "mean X.T?"
+    )
+    if 8 * d * d > active_config().memory:
+        raise ValueError(
+            f"{hint} {type(estimator).__name__} learns from the covariance of the columns, which takes "
+            f"{8 * d * d / 2**30:.3g} GiB; reduce the columns first if they are right"
+        )
+    warn_user(f"{hint} So few samples hardly determine the components")
 
 
 class FloatOutputMixin:
