@@ -57,6 +57,7 @@ def check_rows(
         Fewest rows allowed.
     """
     name = type(estimator).__name__
+    check_not_masked(X)
     if array_api_compat.is_dask_array(X):
         return _check_dask(estimator, X, reset, min_rows)
     if _is_tensor(X):
@@ -111,6 +112,16 @@ def check_fitted_rows(
         rows = check_rows(estimator, X, reset=False, accept_sparse=accept_sparse)
     check_model_device(estimator, rows.home, getattr(estimator, attribute))
     return rows
+
+
+def check_not_masked(X: Any) -> None:
+    """Refuse a NumPy array with masked entries: whatever lies under the mask would be taken for data."""
+    if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
+        raise ValueError(
+            f"X is a masked array with {int(np.ma.getmaskarray(X).sum())} masked entries, and the mask would "
+            "be lost; give them values with np.ma.filled(X, value), or drop their rows with "
+            "np.ma.compress_rows(X)"
+        )
 
 
 def check_not_transposed(estimator: BaseEstimator, rows: Rows) -> None:
@@ -311,6 +322,7 @@ def _check_blocks(
     n_rows, n_features, dtype = 0, None, np.dtype(np.float32)
     kinds, nnz = set(), 0
     for part in X:
+        check_not_masked(part)
         if _is_tensor(part) and not Place(part).on_host:
             raise TypeError(
                 f"a block is on device {Place(part).name!r}; give blocks in host memory, and name the "
