@@ -17,6 +17,7 @@ PAGES = (
     "networks",
     "rica",
     "sources",
+    "text",
 )
 
 
