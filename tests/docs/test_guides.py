@@ -18,6 +18,7 @@ PAGES = (
     "report",
     "rica",
     "sources",
+    "text",
 )
 
 

@@ -25,6 +25,7 @@ from clusterica.cluster import (
     GainShapeKMeans,
     KMeans,
     SphericalKMeans,
+    VonMisesFisherMixture,
 )
 from clusterica.contrasts import LogCosh, TorusPooling
 from clusterica.dictionaries import KernelSparseCoding
@@ -64,6 +65,7 @@ MODELS = {
     "KMeans": KMeans(3, random_state=0),
     "GainShapeKMeans": GainShapeKMeans(6, random_state=np.random.default_rng(0)),
     "SphericalKMeans": SphericalKMeans(6, random_state=0),
+    "VonMisesFisherMixture": VonMisesFisherMixture(2, random_state=0),
     "CosineKMeans": CosineKMeans(random_state=np.random.RandomState(0)),
     "ClusterICA": ClusterICA(
         refine=LogCosh(), random_state=0, clusterer=sklearn.cluster.KMeans(n_init=1)

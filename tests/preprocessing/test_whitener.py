@@ -214,6 +214,7 @@ def test_eps_below_the_rounding_of_eigenvalues(dtype):
         np.testing.assert_allclose(whitener.inverse_transform(Y), X, rtol=1e-4, atol=10)
 
 
+@pytest.mark.filterwarnings("ignore:eps=.* is much larger than the eigenvalues")
 @pytest.mark.parametrize("scale", [1e-12, 1e-6, 1.0, 1e6, 1e12])
 @pytest.mark.parametrize("n_rows", [3, 200])
 @pytest.mark.parametrize("columns", ["plain", "constant", "duplicated"])

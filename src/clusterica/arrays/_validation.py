@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d,
 from clusterica.arrays._place import (
     Array,
     Place,
+    active_config,
     namespace_of,
     to_host,
     working_dtype,
@@ -56,6 +57,7 @@ def check_rows(
         Fewest rows allowed.
     """
     name = type(estimator).__name__
+    check_not_masked(X)
     if array_api_compat.is_dask_array(X) or _is_tensor(X):
         return _check_tensor_or_dask(estimator, X, reset, min_rows)
     if _is_iterable_of_blocks(X):
@@ -108,6 +110,37 @@ def check_fitted_rows(
         rows = check_rows(estimator, X, reset=False, accept_sparse=accept_sparse)
     check_model_device(estimator, rows.home, getattr(estimator, attribute))
     return rows
+
+
+def check_not_masked(X: Any) -> None:
+    """Refuse a NumPy array with masked entries: whatever lies under the mask would be taken for data."""
+    if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
+        raise ValueError(
+            f"X is a masked array with {int(np.ma.getmaskarray(X).sum())} masked entries, and the mask would "
+            "be lost; give them values with np.ma.filled(X, value), or drop their rows with "
+            "np.ma.compress_rows(X)"
+        )
+
+
+def check_not_transposed(estimator: BaseEstimator, rows: Rows) -> None:
+    """Warn of a table with many more columns than rows, as recordings with channels as rows are.
+
+    An error where a matrix of all pairs of columns is over the memory budget as well.
+    """
+    n, d = rows.n_rows, rows.n_features
+    # Fewer than four columns for a row, or 50 in all, are data that is short of rows.
+    if d <= max(50, 4 * n):
+        return
+    hint = (
+        f"X has {n} rows and {d} columns. Rows are samples and columns are features or channels; did you "
+        "mean X.T?"
+    )
+    if 8 * d * d > active_config().memory:
+        raise ValueError(
+            f"{hint} {type(estimator).__name__} learns from the covariance of the columns, which takes "
+            f"{8 * d * d / 2**30:.3g} GiB; reduce the columns first if they are right"
+        )
+    warn_user(f"{hint} So few samples hardly determine the components")
 
 
 class FloatOutputMixin:
@@ -290,6 +323,7 @@ def _check_blocks(
     n_rows, n_features, dtype = 0, None, np.dtype(np.float32)
     kinds, nnz = set(), 0
     for part in X:
+        check_not_masked(part)
         if _is_tensor(part) and not Place(part).on_host:
             raise TypeError(
                 f"a block is on device {Place(part).name!r}; give blocks in host memory, and name the "

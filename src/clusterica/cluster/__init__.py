@@ -1,4 +1,4 @@
-"""Clusterers: the K-means family, one Lloyd engine with four rules, and the valleys of a density."""
+"""Clusterers: the K-means family, mixtures of directions, and the valleys of a density."""
 
 from clusterica.cluster._base import BaseKMeans
 from clusterica.cluster._cosine import CosineKMeans
@@ -12,6 +12,7 @@ from clusterica.cluster._protocol import (
     with_n_centers,
 )
 from clusterica.cluster._spherical import SphericalKMeans
+from clusterica.cluster._von_mises_fisher import VonMisesFisherMixture
 
 __all__ = [
     "BaseKMeans",
@@ -20,6 +21,7 @@ __all__ = [
     "GainShapeKMeans",
     "KMeans",
     "SphericalKMeans",
+    "VonMisesFisherMixture",
     "cluster_sizes",
     "learned_vectors",
     "near_empty",

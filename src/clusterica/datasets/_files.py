@@ -106,8 +106,9 @@ def find_release(
         urls = ", ".join(one.urls[0] for one in release.downloads)
         how = "unpack it so that there is a folder" if release.unpack else "put them into a folder"
         raise FileNotFoundError(
-            f"{release.name} is not in {base}. Pass download=True to download it. Without a network, get "
-            f"{urls} and {how} {base / release.folder}, or pass the path of the folder with the files. "
+            f"{release.name} is not in {base}. Get it with the command `clusterica download NAME`, or with "
+            f"download=True in a program. Without a network, get {urls} and {how} "
+            f"{base / release.folder}, or pass the path of the folder with the files. "
             "The environment variable CLUSTERICA_DATA sets the default folder of data sets."
         )
     return where
@@ -220,7 +221,8 @@ def _in_folder(where: Path, names: Sequence[str], md5: Mapping[str, str]) -> Ite
         path = _stored(where, name)
         if path is None:
             raise FileNotFoundError(
-                f"{where / name} is missing. Get the whole data set again, or pass download=True."
+                f"{where / name} is missing. Get the whole data set again: with the command `clusterica "
+                "download`, or with download=True in a program."
             )
         if path.name == name:
             with path.open("rb") as stream:

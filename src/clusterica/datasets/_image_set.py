@@ -17,6 +17,8 @@ class ImageSet(NamedTuple):
     >>> digits = load_digits_images()
     >>> digits.images.shape, digits.images.dtype, digits.class_names[digits.labels[0]]
     ((1797, 8, 8), dtype('uint8'), '0')
+    >>> digits._replace(labels=None, class_names=())
+    ImageSet(images=<uint8 array of shape (1797, 8, 8)>, class_names=())
     """
 
     images: Any
@@ -30,6 +32,31 @@ class ImageSet(NamedTuple):
     """Numbers of the images of each official training fold, where the data set defines folds."""
     files: tuple[Path, ...] | None = None
     """File of each image, where each has one of its own."""
+
+    def __repr__(self) -> str:
+        return brief(self)
+
+
+def brief(result: Any) -> str:
+    """Return the text of a named tuple with the shapes of its arrays in place of their numbers."""
+    parts = [
+        f"{name}={_brief_value(value)}"
+        for name, value in result._asdict().items()
+        if value is not None
+    ]
+    return f"{type(result).__name__}({', '.join(parts)})"
+
+
+def _brief_value(value: Any) -> str:
+    if hasattr(value, "dtype"):
+        return f"<{value.dtype} array of shape {tuple(value.shape)}>"
+    if isinstance(value, list | tuple) and len(value) > 3:
+        kind = "images" if isinstance(value, list) else "items"
+        shown = "" if hasattr(value[0], "dtype") else f" from {value[0]!r} to {value[-1]!r}"
+        return f"<{len(value)} {kind}{shown}>"
+    if isinstance(value, list | tuple) and any(hasattr(v, "dtype") for v in value):
+        return f"[{', '.join(map(_brief_value, value))}]"
+    return repr(value)
 
 
 def join_and_free(parts: list[np.ndarray]) -> np.ndarray:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from clusterica.arrays import as_generator
+from clusterica.datasets._image_set import brief
 
 # Draws an array of a shape; only Student's t uses the degrees of freedom.
 Law = Callable[[np.random.Generator, tuple[int, int], float], np.ndarray]
@@ -24,6 +25,9 @@ class SparseSources(NamedTuple):
     """Sources, of shape (n_samples, n_features)."""
     A: np.ndarray
     """Mixing matrix, of shape (n_mixtures, n_features)."""
+
+    def __repr__(self) -> str:
+        return brief(self)
 
 
 def make_sparse_sources(

@@ -9,6 +9,7 @@ import numpy as np
 
 from clusterica.arrays import as_generator, one_blas_thread
 from clusterica.datasets._checks import check_choice, check_count
+from clusterica.datasets._image_set import brief
 
 
 class SparseImages(NamedTuple):
@@ -18,6 +19,9 @@ class SparseImages(NamedTuple):
     """float32 array of shape (n_samples, size, size)."""
     dictionary: np.ndarray
     """float32 array of shape (n_atoms, size, size), each atom of unit length."""
+
+    def __repr__(self) -> str:
+        return brief(self)
 
 
 def make_sparse_images(

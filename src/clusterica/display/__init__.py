@@ -5,6 +5,7 @@ from clusterica.display._density import DensityDisplay
 from clusterica.display._filters import FiltersDisplay
 from clusterica.display._mpl import check_matplotlib
 from clusterica.display._sizes import ClusterSizesDisplay
+from clusterica.display._sources import MixingDisplay, SourcesDisplay
 from clusterica.display._stages import StagesDisplay
 from clusterica.display._tiles import tile_images
 
@@ -13,6 +14,8 @@ __all__ = [
     "ClusterSizesDisplay",
     "DensityDisplay",
     "FiltersDisplay",
+    "MixingDisplay",
+    "SourcesDisplay",
     "StagesDisplay",
     "check_matplotlib",
     "tile_images",

@@ -11,6 +11,16 @@ from clusterica.arrays import to_host
 from clusterica.cluster import learned_vectors
 
 
+def refuse_pipeline(estimator: Any) -> None:
+    """Raise an error that names the steps of a pipeline: one of them has what is to be shown."""
+    if hasattr(estimator, "named_steps"):
+        names = list(estimator.named_steps)
+        raise TypeError(
+            f"a pipeline has nothing to show itself; pass the step that learned it, such as "
+            f"pipeline[{names[0]!r}]. Its steps are {', '.join(map(repr, names))}"
+        )
+
+
 def learned_rows(estimator: Any) -> np.ndarray:
     """Return the centroids or components of a fitted estimator.
 
@@ -24,6 +34,7 @@ def learned_rows(estimator: Any) -> np.ndarray:
     ndarray of shape (n_rows, n_features)
     """
     check_is_fitted(estimator)
+    refuse_pipeline(estimator)
     found = learned_vectors(estimator)
     if not found:
         raise TypeError(

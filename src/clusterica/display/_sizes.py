@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from clusterica.cluster import cluster_sizes, near_empty
-from clusterica.display._learned import of_region
+from clusterica.display._learned import of_region, refuse_pipeline
 from clusterica.display._mpl import axes_or_new
 
 if TYPE_CHECKING:
@@ -77,6 +77,7 @@ class ClusterSizesDisplay:
         ClusterSizesDisplay
         """
         check_is_fitted(estimator)
+        refuse_pipeline(estimator)
         # Image features keep the clusterer, one for each region.
         learner = of_region(getattr(estimator, "learner_", estimator), region)
         sizes = cluster_sizes(learner)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from clusterica.arrays import to_host
-from clusterica.display._learned import of_region, picture_shape, turned_to_zca
+from clusterica.display._learned import of_region, picture_shape, refuse_pipeline, turned_to_zca
 from clusterica.display._mpl import axes_or_new
 from clusterica.display._tiles import image_shape, lay_out
 
@@ -104,6 +104,7 @@ class StagesDisplay:
         """
         if max_patches < 1:
             raise ValueError(f"max_patches is {max_patches!r}; it must be at least 1.")
+        refuse_pipeline(estimator)
         # Only those that are drawn are processed.
         found = estimator.stages(patches[:max_patches], region=region)
         # In the order of the steps; codes are left out, since they do not look like patches.

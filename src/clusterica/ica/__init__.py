@@ -1,7 +1,16 @@
 """Independent components: sources found by clustering, and clusters found by sources."""
 
 from clusterica.ica._cluster_ica import ClusterICA
+from clusterica.ica._function import Separation, cluster_ica
 from clusterica.ica._kernel_ica import KernelICA
+from clusterica.ica._mne import to_mne
 from clusterica.ica._pursuit import KurtosisPursuit
 
-__all__ = ["ClusterICA", "KernelICA", "KurtosisPursuit"]
+__all__ = [
+    "ClusterICA",
+    "KernelICA",
+    "KurtosisPursuit",
+    "Separation",
+    "cluster_ica",
+    "to_mne",
+]

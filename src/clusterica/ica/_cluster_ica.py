@@ -12,6 +12,7 @@ from sklearn.base import (
     TransformerMixin,
 )
 from sklearn.callback import CallbackSupportMixin
+from sklearn.utils.validation import check_is_fitted
 
 from clusterica.arrays import (
     Array,
@@ -21,6 +22,7 @@ from clusterica.arrays import (
     StrOptions,
     as_generator,
     check_fitted_rows,
+    check_not_transposed,
     check_rows,
     fit_context,
     map_reduce,
@@ -121,6 +123,8 @@ class ClusterICA(
         :math:`T^{-1} c` for all centroids.
     mean_ : array of shape (n_features,)
         Mean of the data.
+    whitening_ : array of shape (n_white, n_features)
+        The matrix T of the whitener.
     clusterer_, whitener_ : estimators
         As they were fitted.
     n_components_ : int
@@ -216,6 +220,7 @@ class ClusterICA(
         self
         """
         rows = check_rows(self, X, reset=True, min_rows=2)
+        check_not_transposed(self, rows)
         rng, contrast = as_generator(self.random_state), self._contrast()
         progress = fit_progress(self, 2, X=X, y=y)
         self.whitener_ = fit_source_whitener(self.whitener, X, rows.n_features, self.n_components)
@@ -275,6 +280,12 @@ class ClusterICA(
         rows = check_fitted_rows(self, S, "components_", is_output=True)
         back = np.linalg.pinv(to_host(self.components_).astype(np.float64))
         return apply_map(combine, rows, back, self.mean_)
+
+    @property
+    def whitening_(self) -> Array:
+        """The matrix of the whitener, under the name that it has in scikit-learn's FastICA."""
+        check_is_fitted(self, "whitener_")
+        return self.whitener_.whitening_
 
     def _space_to_refine(self) -> WhiteMap | None:
         """Return the white space that refine works in; None where the centroids are the answer."""

@@ -22,6 +22,7 @@ from clusterica.arrays import (
     StrOptions,
     as_generator,
     check_fitted_rows,
+    check_not_transposed,
     check_rows,
     fit_context,
     map_reduce,
@@ -108,6 +109,10 @@ class KurtosisPursuit(
     components_ : array of shape (n_components, n_features)
         The directions, in the order they were found, so that ``(X - mean_) @ components_.T`` has unit
         variance (divided by n - 1). The entry of largest size is positive.
+    mixing_ : array of shape (n_features, n_components)
+        What a unit of every projection adds to the features: their covariance with it, which is the column
+        of A where the projection is a source of ``x = A s``. Not the pseudo-inverse of ``components_``,
+        which depends on the directions that were not looked for.
     mean_ : array of shape (n_features,)
         Mean of the data.
     kurtosis_ : array of shape (n_components,)
@@ -219,6 +224,7 @@ class KurtosisPursuit(
         self
         """
         rows = check_rows(self, X, reset=True, min_rows=2)
+        check_not_transposed(self, rows)
         if isinstance(self.contrast, str):
             squared = self.contrast == "negentropy"
             contrast = orient(_CONTRASTS[self.contrast], squared=squared)
@@ -302,6 +308,10 @@ class KurtosisPursuit(
         for name, value in _learned(white, [f.direction for f in found]).items():
             setattr(self, name, value)
         rows = white.rows
+        covariance, F = (
+            to_host(a).astype(np.float64) for a in (self.whitener_.covariance_, self.components_)
+        )
+        self.mixing_ = rows.learned(covariance @ F.T)
         total = map_reduce(response_moments, rows, self.components_, self.mean_)
         second, fourth = (to_host(m) / rows.n_rows for m in total)
         self.kurtosis_ = rows.learned(fourth / second**2 - 3)

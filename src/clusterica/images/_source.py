@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import groupby
 from numbers import Integral
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import array_api_compat
@@ -15,6 +16,7 @@ import scipy.sparse as sp
 from clusterica.arrays import (
     Array,
     Place,
+    check_not_masked,
     get_config,
     is_cpu_tensor,
     is_host_array,
@@ -143,6 +145,7 @@ def check_images(X: Any, *, patch_size: int, caller: str, n_channels: int | None
     n_channels : int, optional
         Number of channels that the images must have.
     """
+    _check_not_files(X, caller)
     if isinstance(X, list | tuple):
         # Nested lists of numbers are one array; images of a list have a shape of their own.
         is_list = len(X) == 0 or all(hasattr(image, "shape") for image in X)
@@ -159,13 +162,38 @@ def check_images(X: Any, *, patch_size: int, caller: str, n_channels: int | None
         if min(n_places(n, patch_size=patch_size) for n in (height, width)) == 0:
             raise ValueError(
                 f"image {part.start} has {height} x {width} pixels, too few for a patch of {patch_size} x "
-                f"{patch_size}; lower patch_size, or enlarge the image. Channels must come last: "
-                "X.transpose(0, 2, 3, 1) moves them there"
+                f"{patch_size}; lower patch_size, or enlarge the image{_layout_hint(X)}"
             )
     if images.n_channels < 1:
         raise ValueError("the images have 0 channels; each needs at least one")
     _check_finite(images)
     return images
+
+
+def _check_not_files(X: Any, caller: str) -> None:
+    """Refuse names of files and whole data sets, and say how to get the images."""
+    if hasattr(X, "images") and hasattr(X, "labels"):
+        raise TypeError(
+            f"X is a data set with labels ({type(X).__name__}); {caller} takes its images, X.images, and "
+            "where it learns from labels X.labels as y"
+        )
+    first = X[0] if isinstance(X, list | tuple) and X else X
+    if isinstance(first, str | Path):
+        raise TypeError(
+            f"X names files ({str(first)!r}), and {caller} takes an array of images {_LAYOUT}, or a list of "
+            "them, not str or Path. Read a folder with clusterica.datasets.load_image_folder(path).images, "
+            "or files with [numpy.asarray(PIL.Image.open(path)) for path in paths]"
+        )
+
+
+def _layout_hint(X: Any) -> str:
+    """Return what to do if the axes of an array may be those of one image, or in another order."""
+    shape = tuple(getattr(X, "shape", ()))
+    if len(shape) == 3 and shape[2] in (1, 3, 4):
+        return f". An array of shape {shape} is {shape[0]} grey images; give one colour image as X[None]"
+    if len(shape) == 4 and shape[1] in (1, 3, 4):
+        return ". Channels must come last: X.transpose(0, 2, 3, 1) moves them there"
+    return ""
 
 
 def warn_if_alpha(images: Images) -> None:
@@ -215,9 +243,9 @@ def _stacked(X: Any, caller: str) -> Images:
         )
     X = X if array_api_compat.is_array_api_obj(X) else np.asarray(X)
     if X.ndim not in (3, 4):
-        remedy = "reshape rows of pixels with X.reshape(-1, height, width)"
-        if X.ndim != 2:
-            remedy = "give a single image as X[None]"
+        remedy = "give a single image as X[None]"
+        if X.ndim == 2:
+            remedy += ", and reshape rows of pixels with X.reshape(-1, height, width)"
         raise ValueError(
             f"Expected images of shape {_LAYOUT}, got an array of shape {tuple(X.shape)} in {caller}; "
             f"{remedy}"
@@ -285,6 +313,7 @@ def _on_host_if_there(X: Array) -> Array:
 def _check_dtype(X: Array) -> None:
     if array_api_compat.is_torch_array(X) and "strided" not in str(X.layout):
         raise TypeError("sparse tensors are not taken; pass X.to_dense()")
+    check_not_masked(X)
     name = str(X.dtype)
     if "complex" in name:
         raise ValueError(f"Complex data not supported\n{name} images given")

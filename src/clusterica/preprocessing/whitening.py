@@ -28,6 +28,7 @@ from clusterica.arrays import (
     map_rows,
     namespace_of,
     to_host,
+    warn_user,
 )
 from clusterica.ops.linalg import combine, project
 from clusterica.ops.moments import (
@@ -147,6 +148,7 @@ class Whitener(FloatOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMix
         total = moments_about_mean(rows)
         self._moments = Moments(*(to_host(m) for m in total))  # where partial_fit goes on
         self._learn(rows, total)
+        self._warn_of_scale()
         return self
 
     @fit_context(prefer_skip_nested_validation=True)
@@ -178,6 +180,8 @@ class Whitener(FloatOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMix
         needs_rank = self.method == "cholesky" and float(str(self.eps).rstrip("%")) == 0
         if not (needs_rank and int(total.n) <= rows.n_features):
             self._learn(rows, total)
+            if first:  # once, and not at every batch
+                self._warn_of_scale()
         # Last, so that a batch that raises an error is not counted.
         self._moments = Moments(*(to_host(m) for m in total))
         return self
@@ -234,6 +238,20 @@ class Whitener(FloatOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMix
             )
         if isinstance(self.eps, str):
             percentage(self.eps)  # a wrong text is an error before the pass over the rows
+
+    def _warn_of_scale(self) -> None:
+        """Warn where eps is so much larger than all eigenvalues that next to nothing is left."""
+        largest = float(to_host(self.eigenvalues_)[0])
+        # From a factor of 10 on no direction keeps a tenth of the unit variance. Patches of photographs are
+        # far from that: of 6 x 6 pixels between 0 and 1 the largest eigenvalue is 3.3, and 3.7 after
+        # normalisation of contrast.
+        if isinstance(self.eps, str) or self.rank_ == 0 or self.eps_ < 10 * largest:
+            return
+        warn_user(
+            f"eps={self.eps_:.3g} is much larger than the eigenvalues of the covariance, which are at most "
+            f"{largest:.3g}: the whitened data has a variance of {largest / (largest + self.eps_):.2g} or "
+            f"less in every direction. Use a share of them, such as eps='1%', or a number below {largest:.2g}"
+        )
 
     def _learn(self, rows: Rows, total: Moments) -> None:
         """Set the fitted attributes from moments about the mean (their `first` is the mean)."""

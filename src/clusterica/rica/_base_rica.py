@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.callback import CallbackSupportMixin
+from sklearn.utils.validation import check_is_fitted
 
 from clusterica.arrays import (
     Array,
@@ -19,8 +20,10 @@ from clusterica.arrays import (
     StrOptions,
     as_generator,
     check_fitted_rows,
+    check_not_transposed,
     map_reduce,
     to_host,
+    to_like,
 )
 from clusterica.cluster import GainShapeKMeans
 from clusterica.contrasts import PENALTIES
@@ -86,6 +89,7 @@ class BaseRICA(
         discrimination: tuple[Discrimination, float] | None = None,
     ) -> BatchState:
         """Learn K components; with labels, given the discrimination term and its weight."""
+        check_not_transposed(self, rows)
         total = host_moments(rows)
         W = self._start(rows, K, total.first, labels)
         progress = fit_progress(self, self.max_iter, X=X, y=y)
@@ -142,7 +146,7 @@ class BaseRICA(
         return apply_map(project, rows, self.components_, self.mean_)
 
     def inverse_transform(self, S: Any) -> Array:
-        r"""Return the rows whose codes are nearest to these: ``S @ pinv(components_).T + mean_``.
+        r"""Return the rows whose codes are nearest to these: ``S @ mixing_.T + mean_``.
 
         For codes of rows it is the rows themselves where there are as many components as features, or more.
         It is not ``Wᵀ s / t``, which the objective has: that agrees where :math:`W^\top W = t I`.
@@ -157,10 +161,25 @@ class BaseRICA(
         X : array of shape (n_samples, n_features)
         """
         rows = check_fitted_rows(self, S, "components_", is_output=True)
+        return apply_map(combine, rows, self._pseudo_inverse(), self.mean_)
+
+    @property
+    def mixing_(self) -> Array:
+        r"""The pseudo-inverse of ``components_``, shape (n_features, n_components), on their device.
+
+        It is the map of ``inverse_transform``, as in scikit-learn's FastICA. The objective reconstructs by
+        ``components_.T / t`` in its place; the two agree where :math:`W^\top W = t I`.
+        """
+        check_is_fitted(self, "components_")
+        back = self._pseudo_inverse().astype(to_host(self.components_).dtype)
+        return to_like(back, self.components_)
+
+    def _pseudo_inverse(self) -> np.ndarray:
         W = to_host(self.components_)
         # Directions with singular values of the size of rounding errors are left out.
-        back = np.linalg.pinv(W.astype(np.float64), rcond=max(W.shape) * np.finfo(W.dtype).eps)
-        return apply_map(combine, rows, back, self.mean_)
+        rcond = max(W.shape) * np.finfo(W.dtype).eps
+        inverse: np.ndarray = np.linalg.pinv(W.astype(np.float64), rcond=rcond)
+        return inverse
 
     def _problem(
         self, rows: Rows, total: Moments, penalty: PenaltyFunction, null: np.ndarray

@@ -68,6 +68,9 @@ class DiscriminativeRICA(BaseRICA):
         The classes, sorted.
     eta_ : float
         The :math:`\eta`, which ``constraint="both"`` uses.
+    mixing_ : array of shape (n_features, n_components)
+        The pseudo-inverse of ``components_``, by which ``inverse_transform`` goes back. Computed when asked
+        for.
     mean_ : array of shape (n_features,)
         Mean of the data, taken from every row.
     reconstruction_error_ : float

@@ -76,6 +76,9 @@ class RICA(BaseRICA):
     ----------
     components_ : array of shape (n_components, n_features)
         The filters W.
+    mixing_ : array of shape (n_features, n_components)
+        The pseudo-inverse of ``components_``, by which ``inverse_transform`` goes back. Computed when asked
+        for.
     mean_ : array of shape (n_features,)
         Mean of the data, taken from every row.
     reconstruction_error_ : float
