@@ -10,6 +10,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from clusterica.files import write_file
 from clusterica.report._style import CSS
 
 # The first eight bytes of every PNG file.
@@ -186,8 +187,7 @@ class Page:
         """
         file = Path(path).absolute()
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(self.html(), encoding="utf-8")
-        return file
+        return write_file(file, self.html())
 
 
 def png_bytes(picture: Any) -> bytes:
