@@ -14,6 +14,7 @@ import numpy as np
 from clusterica.datasets._checks import check_choice
 from clusterica.datasets._download import unpack_tar
 from clusterica.datasets._files import (
+    MOST_UNPACKED,
     DataFile,
     Download,
     Release,
@@ -29,6 +30,7 @@ PLANES = (3, 32, 32)  # channels, rows, columns
 PIXELS = math.prod(PLANES)
 RECORD = 1 + PIXELS  # bytes of a label and an image
 IMAGES_IN_FILE = 10_000  # in every official file
+LARGEST_PICKLE = IMAGES_IN_FILE * (RECORD + 100)  # a pickle also has the names of the image files
 CLASSES = (
     *("airplane", "automobile", "bird", "cat", "deer"),
     *("dog", "frog", "horse", "ship", "truck"),
@@ -152,7 +154,7 @@ def _read_pickles(where: Path, names: list[str], *, verify: bool) -> tuple[np.nd
     batches: dict[str, tuple[np.ndarray, np.ndarray]] = {}
 
     def take(file: DataFile) -> None:
-        content = file.read()
+        content = file.read_all(LARGEST_PICKLE if verify else MOST_UNPACKED)
         file.verify(content)  # before it is unpickled
         try:
             batch = _PlainUnpickler(io.BytesIO(content.data), encoding="bytes").load()
@@ -209,7 +211,8 @@ ALLOWED: dict[tuple[str, str], type] = {
 
 
 # A pickle can name any class and call it, so that reading a stranger's file could run its code.
-class _PlainUnpickler(pickle.Unpickler):
+# It is the one written in Python: the compiled one fills a table of any size that a file of 20 bytes states.
+class _PlainUnpickler(pickle._Unpickler):
     """Reads pickles of numbers, text, lists, dictionaries and arrays; no other class can be named."""
 
     def find_class(self, module: str, name: str) -> type:

@@ -6,7 +6,6 @@ import hashlib
 import http.client
 import os
 import shutil
-import tarfile
 import tempfile
 import urllib.error
 import urllib.request
@@ -15,7 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from clusterica.datasets._files import DAMAGE, Release
+from clusterica.datasets._files import DAMAGE, Release, open_tar
+from clusterica.files import move_file
 
 # Some servers refuse the default name of Python's client.
 HEADERS = {"User-Agent": "clusterica"}
@@ -25,7 +25,8 @@ NETWORK = (urllib.error.URLError, http.client.HTTPException, ConnectionError, Ti
 def fetch_release(release: Release, base: Path, *, folder: Path) -> Path:
     """Download a data set, put its files into a folder and return that.
 
-    Archives are downloaded to ``base`` and removed once they are unpacked. Files that the folder has
+    Archives are downloaded to ``base`` and removed once they are unpacked. An archive that is there already
+    is the user's: its checksum is verified before it is unpacked, and it stays. Files that the folder has
     already stay as they are.
     """
     for one in release.downloads:
@@ -36,11 +37,25 @@ def fetch_release(release: Release, base: Path, *, folder: Path) -> Path:
                 download(one.urls, target, md5=one.md5)
             continue
         archive = base / one.name
-        if not archive.exists():
+        ours = not archive.exists()
+        if ours:
             download(one.urls, archive, md5=one.md5)
+        elif not archive.is_file() or (found := _md5_of(archive)) != one.md5:
+            what = f"has the MD5 checksum {found}" if archive.is_file() else "is no regular file"
+            raise ValueError(
+                f"{archive} is not the official archive: it {what} in place of {one.md5}. Move it away to "
+                "download the official one."
+            )
         release.unpack(archive, folder)
-        archive.unlink()
+        if ours:
+            archive.unlink()
     return folder
+
+
+def _md5_of(path: Path) -> str:
+    with path.open("rb") as stream:
+        digest = hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False))
+    return digest.hexdigest()
 
 
 def download(urls: Sequence[str], target: Path, *, md5: str) -> None:
@@ -71,15 +86,13 @@ def download(urls: Sequence[str], target: Path, *, md5: str) -> None:
             f"{target.name} could not be downloaded ({'; '.join(failures)}). Try again to go on from "
             f"where it stopped, or put the file into {target.parent} by hand."
         )
-    with part.open("rb") as stream:
-        found = hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
-    if found != md5:
+    if (found := _md5_of(part)) != md5:
         part.unlink()
         raise ValueError(
             f"{target.name} from {url} has the MD5 checksum {found} in place of {md5}: it is damaged or not "
             "the official file, and was removed. Try again, or get it by hand."
         )
-    os.replace(part, target)
+    move_file(part, target)
 
 
 def _transfer(url: str, part: Path) -> None:
@@ -156,7 +169,7 @@ def _unpack_stream(stream: Any, folder: Path, *, place: str) -> None:
         fresh = Path(scratch) / folder.name
         fresh.mkdir()
         try:
-            with tarfile.open(fileobj=stream, mode="r|*") as tar:
+            with open_tar(stream) as tar:
                 for member in tar:
                     parts = PurePosixPath(member.name).parts
                     parts = parts[1:] if parts[:1] == (".",) else parts
