@@ -1,7 +1,7 @@
 """Kill fits at random moments, resume them, and compare the models with those of runs that were left alone.
 
-``python tests/io/killed_runs.py N_KILLS SEED FOLDER [LEARNER ...]`` prints one line of JSON for each learner. Fits
-run in children of a process without threads: forked, they start at once.
+``python tests/io/killed_runs.py N_KILLS SEED FOLDER [LEARNER ...]`` prints one line of JSON for each learner.
+Fits run in children of a process without threads: forked, they start at once.
 """
 
 import json

@@ -63,6 +63,11 @@ def folder(tmp_path):
     return tmp_path / "run"
 
 
+def with_checkpoints(folder, loop):
+    with clusterica.checkpoints(folder):
+        return loop.run()
+
+
 def files(folder, kind):
     return sorted(folder.glob(f"{kind}-*"))
 
@@ -107,10 +112,7 @@ def test_a_damaged_checkpoint_is_reported_and_the_one_before_it_used(folder, n_d
         path.write_bytes(content)
     again = Doubling()
     with pytest.warns(UserWarning, match=r"a checkpoint is not used.*It is now damaged-running"):
-        manager = clusterica.checkpoints(folder)
-        manager.__enter__()
-    found = again.run()
-    manager.__exit__(None, None, None)
+        found = with_checkpoints(folder, again)
     assert again.n_steps == (4 if n_damaged == 1 else 10)
     assert_array_equal(found.params, Doubling().run().params)
     with clusterica.checkpoints(folder):  # without another warning

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import hashlib
 import http.client
 import os
 import shutil
+import struct
 import tempfile
 import urllib.error
 import urllib.request
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -19,6 +22,8 @@ from clusterica.files import move_file
 
 # Some servers refuse the default name of Python's client.
 HEADERS = {"User-Agent": "clusterica"}
+# Errors of names that are too long, of a file and a folder with one name, and of positions before the start.
+IMPOSSIBLE = (errno.ENAMETOOLONG, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.EINVAL)
 NETWORK = (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError)
 
 
@@ -143,6 +148,17 @@ def _copy(response: Any, out: Any, *, name: str, done: int, total: int | None) -
     return copied
 
 
+@contextlib.contextmanager
+def _altered_names(place: object) -> Iterator[None]:
+    """Report places and names in an archive that no file system has; other errors of files pass."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in IMPOSSIBLE:
+            raise
+        raise ValueError(f"{place} is truncated or altered ({error}). Get it again.") from error
+
+
 def unpack_tar(archive: Path, folder: Path) -> None:
     """Unpack the files of a tar archive whose one folder becomes ``folder``."""
     with archive.open("rb") as stream:
@@ -152,13 +168,14 @@ def unpack_tar(archive: Path, folder: Path) -> None:
 def unpack_nested_tar(archive: Path, folder: Path) -> None:
     """Unpack the tar archive ``<name of the folder>.tar.gz`` that lies in a zip archive."""
     try:
-        with zipfile.ZipFile(archive) as outer:
+        with _altered_names(archive), zipfile.ZipFile(archive) as outer:
             names = [n for n in outer.namelist() if n.endswith(f"{folder.name}.tar.gz")]
             if not names:
                 raise ValueError(f"{archive} holds no {folder.name}.tar.gz. Get it again.")
             with outer.open(names[0]) as stream:
                 _unpack_stream(stream, folder, place=f"{archive} ({names[0]})")
-    except zipfile.BadZipFile as error:
+    # NotImplementedError and RuntimeError: compressed or encrypted in a way that zipfile does not read.
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, struct.error) as error:
         raise ValueError(f"{archive} is truncated or altered ({error}). Get it again.") from error
 
 
@@ -169,7 +186,7 @@ def _unpack_stream(stream: Any, folder: Path, *, place: str) -> None:
         fresh = Path(scratch) / folder.name
         fresh.mkdir()
         try:
-            with open_tar(stream) as tar:
+            with _altered_names(place), open_tar(stream) as tar:
                 for member in tar:
                     parts = PurePosixPath(member.name).parts
                     parts = parts[1:] if parts[:1] == (".",) else parts

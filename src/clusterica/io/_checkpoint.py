@@ -149,7 +149,13 @@ class _Keeper:
         mark = _fingerprint(start._replace(params=pack(start.params)), progress, limits)
         found = self._find(number, mark, progress)
         if found is not None:
-            start = found.state._replace(params=unpack(found.state.params))
+            try:
+                start = found.state._replace(params=unpack(found.state.params))
+            # It has a right checksum and fingerprint, but clusterica has not written it.
+            except Exception as error:
+                raise ModelFileError(
+                    f"a checkpoint in {self._folder} is altered: {error!r}"
+                ) from error
             if found.ended:
                 n_iter, params, history, converged = start
                 return LoopResult(params, history, n_iter, converged, found.stopped)
@@ -248,6 +254,13 @@ def _write_records(path: Path, records: list[_Record]) -> None:
     write_sealed(path, {"format": _FORMAT, "loops": loops}, writer.arrays)
 
 
+def _checked(n_iter: int, params: Any, history: Any, converged: bool) -> LoopState:
+    values = tuple(float(value) for value in history)
+    if not isinstance(n_iter, int) or n_iter < 0:
+        raise ValueError(f"n_iter is {n_iter!r:.20}")
+    return LoopState(n_iter, params, values, bool(converged))
+
+
 def _read_records(path: Path) -> list[_Record]:
     description, arrays = read_sealed(path)
     reader = Reader(arrays, None, source=str(path))
@@ -258,7 +271,7 @@ def _read_records(path: Path) -> list[_Record]:
             _Record(
                 int(one["number"]),
                 str(one["mark"]),
-                LoopState(*reader.read_all(one["state"])),
+                _checked(*reader.read_all(one["state"])),
                 bool(one["ended"]),
                 bool(one["stopped"]),
             )
