@@ -1,4 +1,4 @@
-"""Run targets: ``python -m fuzz [--runs N] [TARGET ...]``; each in a process of its own, since the fuzzer exits."""
+"""Run targets, ``python -m fuzz [--runs N] [TARGET ...]``, each in a process of its own: the fuzzer exits."""
 
 from __future__ import annotations
 

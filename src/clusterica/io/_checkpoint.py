@@ -256,9 +256,9 @@ def _write_records(path: Path, records: list[_Record]) -> None:
 
 def _checked(n_iter: int, params: Any, history: Any, converged: bool) -> LoopState:
     values = tuple(float(value) for value in history)
-    if not isinstance(n_iter, int) or n_iter < 0:
+    if int(n_iter) < 0:
         raise ValueError(f"n_iter is {n_iter!r:.20}")
-    return LoopState(n_iter, params, values, bool(converged))
+    return LoopState(int(n_iter), params, values, bool(converged))
 
 
 def _read_records(path: Path) -> list[_Record]:
