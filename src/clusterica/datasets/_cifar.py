@@ -7,7 +7,7 @@ import math
 import os
 import pickle
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -210,6 +210,13 @@ ALLOWED: dict[tuple[str, str], type] = {
 # It is the one written in Python: the compiled one fills a table of any size that a file of 20 bytes states.
 class _PlainUnpickler(pickle._Unpickler):
     """Reads pickles of numbers, text, lists, dictionaries and arrays; no other class can be named."""
+
+    # Without the code of bytearrays, which official files do not use: it allocates any size that is stated.
+    dispatch: ClassVar[dict[int, Any]] = {
+        code: load
+        for code, load in pickle._Unpickler.dispatch.items()
+        if code != pickle.BYTEARRAY8[0]
+    }
 
     def find_class(self, module: str, name: str) -> type:
         """Return the replacement of a class; raise an error for all that official files do not contain."""

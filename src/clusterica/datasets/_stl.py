@@ -160,7 +160,7 @@ def _parse_folds(file: DataFile, n_images: int, *, length: int | None) -> list[n
     lines = file.read_all(120 * n_images + 1024).tobytes().splitlines()
     try:
         folds = [np.array(line.split(), dtype=np.intp) for line in lines if line.strip()]
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         file.fail(f"holds something that is not a number ({error}). Get it again.")
     if len(folds) != 10:
         file.fail(f"has {len(folds)} lines in place of 10, one for each fold. Get it again.")
