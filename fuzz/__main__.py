@@ -75,7 +75,7 @@ def main() -> int:
         print(name, known[name], flush=True)
         if done.returncode:
             failed = True
-            print(done.stderr[-3000:], file=sys.stderr)
+            print(f"exit status {done.returncode}\n{done.stderr[-3000:]}", file=sys.stderr)
         RESULTS.write_text(json.dumps(known, indent=2) + "\n")
     return int(failed)
 
