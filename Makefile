@@ -7,7 +7,7 @@ BIN    := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help demo test browser chromium test-all test-lowest test-no-avx512 coverage coverage-torch lint typecheck
-.PHONY: docs bench dist smoke check-tag lock format clean
+.PHONY: docs bench fuzz dist smoke check-tag lock format clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -68,6 +68,11 @@ docs: $(VENV)/.installed-docs  ## Build the documentation into docs/_build/html
 
 bench: $(VENV)/.installed-bench  ## Compare with other libraries
 	$(BIN)/python -m benchmarks
+
+RUNS ?= 20000
+TARGETS ?=
+fuzz: $(VENV)/.installed-fuzz  ## Fuzz all readers of files; RUNS=1000000 TARGETS="idx" for more
+	$(BIN)/python -m fuzz --runs $(RUNS) $(TARGETS)
 
 dist: $(VENV)/.installed-dev  ## Build the wheel and the sdist into dist
 	rm -rf dist

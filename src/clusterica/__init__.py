@@ -5,11 +5,19 @@ from importlib.metadata import version as _version
 from typing import Any as _Any
 
 from clusterica.arrays import config_context, get_config, set_config
-from clusterica.io import load, save
+from clusterica.io import checkpoints, load, save
 
 __version__ = _version("clusterica")
 
-__all__ = ["__version__", "config_context", "get_config", "load", "save", "set_config"]
+__all__ = [
+    "__version__",
+    "checkpoints",
+    "config_context",
+    "get_config",
+    "load",
+    "save",
+    "set_config",
+]
 
 _SUBMODULES = (
     "cluster",

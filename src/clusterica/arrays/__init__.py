@@ -30,6 +30,7 @@ from clusterica.arrays._validation import (
     check_output_rows,
     check_rows,
     check_weights,
+    seeds_needed,
     warn_user,
 )
 from clusterica.arrays._walk import (
@@ -90,6 +91,7 @@ __all__ = [
     "check_rows",
     "check_weights",
     "fit_context",
+    "seeds_needed",
     "warn_user",
     # Settings
     "active_config",

@@ -6,6 +6,7 @@ import copy
 import sys
 import warnings
 from collections.abc import Iterable
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import array_api_compat
@@ -174,6 +175,10 @@ def check_output_rows(estimator: Any, Y: Any, n_columns: int) -> Rows:
     return check_rows(expects, Y, reset=False)
 
 
+# Set while a checkpoint is kept: a run that draws other numbers when it is repeated could not be resumed.
+seeds_needed: ContextVar[bool] = ContextVar("clusterica_seeds_needed", default=False)
+
+
 def as_generator(random_state: Any) -> np.random.Generator:
     """Return a NumPy Generator for a scikit-learn ``random_state`` (None, int, RandomState, Generator).
 
@@ -181,6 +186,11 @@ def as_generator(random_state: Any) -> np.random.Generator:
     """
     if isinstance(random_state, np.random.Generator):
         return random_state
+    if random_state is None and seeds_needed.get():
+        raise ValueError(
+            "random_state is None; within clusterica.checkpoints a run must draw the same numbers when it is "
+            "repeated: give random_state a number"
+        )
     if random_state is None or isinstance(random_state, np.random.RandomState):
         random_state = check_random_state(random_state).randint(2**31, size=4)
     return np.random.default_rng(random_state)

@@ -22,7 +22,7 @@ from clusterica.arrays import (
 from clusterica.cluster._init import SAMPLE, draw_rows, more_centers
 from clusterica.ops.assign import center_sums, energy, fit_sums
 from clusterica.ops.rules import Centers, LloydSums, Rule, center_counts
-from clusterica.optim import LoopResult, LoopState, Progress, Step, iterate
+from clusterica.optim import LoopResult, LoopState, Progress, Step, Stored, iterate
 
 # A centre of a mini-batch fit is dead if so many rows for each centre came and none of them for it:
 # if it has received none since it was placed, or if it has. Measured as the inertia of 8 fits of 30
@@ -81,7 +81,17 @@ class Lloyd:
         start, self.idle = LoopState(0, self.start(C)), None
         # With tol=0 the last digits of a damped centre could alternate without end.
         tol = max(tol, (4 * float(np.finfo(self.rows.dtype).eps)) ** 2)
-        return iterate(step, start, max_iter=max_iter, tol=tol, progress=progress, fitted=fitted)
+        stored = Stored(self._pack, self._unpack)
+        return iterate(
+            step, start, max_iter=max_iter, tol=tol, progress=progress, fitted=fitted, stored=stored
+        )
+
+    def _pack(self, centers: Centers) -> Any:
+        return centers, self.rng.bit_generator.state, self.idle
+
+    def _unpack(self, packed: Any) -> Centers:
+        centers, self.rng.bit_generator.state, self.idle = packed
+        return Centers(*centers)
 
     def start(self, C: Array) -> Centers:
         """Return centres with the mass that they have before any row is seen."""

@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import hashlib
 import http.client
 import os
 import shutil
-import tarfile
+import struct
 import tempfile
 import urllib.error
 import urllib.request
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from clusterica.datasets._files import DAMAGE, Release
+from clusterica.datasets._files import DAMAGE, Release, open_tar
+from clusterica.files import move_file
 
 # Some servers refuse the default name of Python's client.
 HEADERS = {"User-Agent": "clusterica"}
+# Errors of names that are too long, of a file and a folder with one name, and of positions before the start.
+IMPOSSIBLE = (errno.ENAMETOOLONG, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.EINVAL)
 NETWORK = (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError)
 
 
 def fetch_release(release: Release, base: Path, *, folder: Path) -> Path:
     """Download a data set, put its files into a folder and return that.
 
-    Archives are downloaded to ``base`` and removed once they are unpacked. Files that the folder has
+    Archives are downloaded to ``base`` and removed once they are unpacked. An archive that is there already
+    is the user's: its checksum is verified before it is unpacked, and it stays. Files that the folder has
     already stay as they are.
     """
     for one in release.downloads:
@@ -36,12 +42,26 @@ def fetch_release(release: Release, base: Path, *, folder: Path) -> Path:
                 download(one.urls, target, md5=one.md5)
             continue
         archive = base / one.name
-        if not archive.exists():
+        ours = not archive.exists()
+        if ours:
             download(one.urls, archive, md5=one.md5)
+        elif not archive.is_file() or (found := _md5_of(archive)) != one.md5:
+            what = f"has the MD5 checksum {found}" if archive.is_file() else "is no regular file"
+            raise ValueError(
+                f"{archive} is not the official archive: it {what} in place of {one.md5}. Move it away to "
+                "download the official one."
+            )
         # The archive goes only after it is unpacked: an interruption costs no second download.
         release.unpack(archive, folder)
-        archive.unlink()
+        if ours:
+            archive.unlink()
     return folder
+
+
+def _md5_of(path: Path) -> str:
+    with path.open("rb") as stream:
+        digest = hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False))
+    return digest.hexdigest()
 
 
 def download(urls: Sequence[str], target: Path, *, md5: str) -> None:
@@ -72,15 +92,13 @@ def download(urls: Sequence[str], target: Path, *, md5: str) -> None:
             f"{target.name} could not be downloaded ({'; '.join(failures)}). Try again to go on from "
             f"where it stopped, or put the file into {target.parent} by hand."
         )
-    with part.open("rb") as stream:
-        found = hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
-    if found != md5:
+    if (found := _md5_of(part)) != md5:
         part.unlink()
         raise ValueError(
             f"{target.name} from {url} has the MD5 checksum {found} in place of {md5}: it is damaged or not "
             "the official file, and was removed. Try again, or get it by hand."
         )
-    os.replace(part, target)
+    move_file(part, target)
 
 
 def _transfer(url: str, part: Path) -> None:
@@ -131,6 +149,17 @@ def _copy(response: Any, out: Any, *, name: str, done: int, total: int | None) -
     return copied
 
 
+@contextlib.contextmanager
+def _altered_names(place: object) -> Iterator[None]:
+    """Report places and names in an archive that no file system has; other errors of files pass."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in IMPOSSIBLE:
+            raise
+        raise ValueError(f"{place} is truncated or altered ({error}). Get it again.") from error
+
+
 def unpack_tar(archive: Path, folder: Path) -> None:
     """Unpack the files of a tar archive whose one folder becomes ``folder``."""
     with archive.open("rb") as stream:
@@ -140,13 +169,14 @@ def unpack_tar(archive: Path, folder: Path) -> None:
 def unpack_nested_tar(archive: Path, folder: Path) -> None:
     """Unpack the tar archive ``<name of the folder>.tar.gz`` that lies in a zip archive."""
     try:
-        with zipfile.ZipFile(archive) as outer:
+        with _altered_names(archive), zipfile.ZipFile(archive) as outer:
             names = [n for n in outer.namelist() if n.endswith(f"{folder.name}.tar.gz")]
             if not names:
                 raise ValueError(f"{archive} holds no {folder.name}.tar.gz. Get it again.")
             with outer.open(names[0]) as stream:
                 _unpack_stream(stream, folder, place=f"{archive} ({names[0]})")
-    except zipfile.BadZipFile as error:
+    # NotImplementedError and RuntimeError: compressed or encrypted in a way that zipfile does not read.
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, struct.error) as error:
         raise ValueError(f"{archive} is truncated or altered ({error}). Get it again.") from error
 
 
@@ -157,7 +187,7 @@ def _unpack_stream(stream: Any, folder: Path, *, place: str) -> None:
         fresh = Path(scratch) / folder.name
         fresh.mkdir()
         try:
-            with tarfile.open(fileobj=stream, mode="r|*") as tar:
+            with _altered_names(place), open_tar(stream) as tar:
                 for member in tar:
                     parts = PurePosixPath(member.name).parts
                     parts = parts[1:] if parts[:1] == (".",) else parts

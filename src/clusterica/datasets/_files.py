@@ -16,6 +16,11 @@ import numpy as np
 
 # What truncated and altered compressed files raise, by where they are damaged.
 DAMAGE = (EOFError, gzip.BadGzipFile, zlib.error, tarfile.TarError)
+# A small archive can hold far more than the largest official one, which unpacks to 3.2 GB (STL-10).
+MOST_UNPACKED = 2**32
+# Names and comments in official archives are short; tarfile would read those of gigabytes, too. Files in an
+# archive are read in pieces of that size.
+LONGEST_TAR_HEADER = 2**20
 
 
 def data_folder() -> Path:
@@ -152,18 +157,36 @@ class DataFile:
         self.expect(out.nbytes)
         view = out.reshape(-1).data
         done = 0
-        while done < len(view) and (step := self._stream.readinto(view[done:])):
+        while step := self._stream.readinto(view[done : done + 2**20]):
             done += step
         # One byte more shows whether the file is longer than it should be.
         self.expect(len(view), found=done + len(self._stream.read(1)))
         self.verify(out)
 
-    def read(self) -> np.ndarray:
-        """Read the whole file into a new array of bytes, without verifying it."""
+    def read(self, most: int) -> np.ndarray:
+        """Read the next bytes into a new array, at most so many; they are not verified."""
         content = bytearray()  # grows in place, and makes an array that may be written to
-        while chunk := self._stream.read(2**20):
+        while chunk := self._stream.read(min(2**20, most - len(content))):
             content += chunk
         return np.frombuffer(content, np.uint8)
+
+    def read_all(self, most: int) -> np.ndarray:
+        """Read the whole file into a new array; raise an error if it has more than ``most`` bytes."""
+        content = self.read(most + 1)
+        if len(content) > most:
+            self.fail(
+                f"has more than {most:,} bytes, the most that there can be: it is altered. Get it again."
+            )
+        return content
+
+    def measure(self) -> int:
+        """Return the size of the file; one that is not known is found by reading through it."""
+        if self.size is not None:
+            return self.size
+        size = 0
+        while (chunk := len(self._stream.read(2**20))) and size <= MOST_UNPACKED:
+            size += chunk
+        return size
 
     def expect(self, n_bytes: int, *, found: int | None = None) -> None:
         """Raise an error if the file has another size."""
@@ -224,6 +247,9 @@ def _in_folder(where: Path, names: Sequence[str], md5: Mapping[str, str]) -> Ite
                 f"{where / name} is missing. Get the whole data set again: with the command `clusterica "
                 "download`, or with download=True in a program."
             )
+        if not path.is_file():
+            # Reading a pipe would wait for a writer, perhaps for ever.
+            raise ValueError(f"{path} is no regular file. Put the file itself there.")
         if path.name == name:
             with path.open("rb") as stream:
                 yield DataFile(name, stream, str(path), path.stat().st_size, md5.get(name))
@@ -236,7 +262,7 @@ def _in_archive(where: Path, names: Sequence[str], md5: Mapping[str, str]) -> It
     """Open files of a tar archive in its order, and stop after the last one that is needed."""
     # A tar archive has no table of contents: it is read once, in the order of its files.
     wanted = set(names)
-    with tarfile.open(where) as archive:
+    with where.open("rb") as packed, open_tar(packed) as archive:
         for member in archive:
             name = PurePosixPath(member.name).name
             if name not in wanted or not member.isfile():
@@ -249,12 +275,45 @@ def _in_archive(where: Path, names: Sequence[str], md5: Mapping[str, str]) -> It
     raise FileNotFoundError(f"{where} holds no {sorted(wanted)[0]}. Get the archive again.")
 
 
+class _BoundedStream:
+    """A decompressed archive of which only so much is read, and little at a time."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self.tell = stream.tell
+
+    def read(self, size: int) -> bytes:
+        # tarfile reads the names and comments of an archive at once, however long they claim to be.
+        if size > LONGEST_TAR_HEADER:
+            raise tarfile.ReadError(f"a header or read of {size:,} bytes")
+        self._check(self._stream.tell() + size)
+        content: bytes = self._stream.read(size)
+        return content
+
+    def seek(self, position: int) -> int:
+        self._check(position)
+        found: int = self._stream.seek(position)
+        return found
+
+    def _check(self, position: int) -> None:
+        if position > MOST_UNPACKED:
+            raise tarfile.ReadError(f"it unpacks to more than {MOST_UNPACKED:,} bytes")
+
+
+def open_tar(stream: Any) -> tarfile.TarFile:
+    """Open a tar archive, compressed by gzip or not, that can't unpack to more than official ones do."""
+    packed = stream.read(2) == b"\x1f\x8b"  # how gzip files begin
+    stream.seek(0)
+    plain = gzip.GzipFile(fileobj=stream) if packed else stream
+    return tarfile.open(fileobj=_BoundedStream(plain), mode="r:")  # type: ignore[call-overload, no-any-return]
+
+
 def file_sizes(where: Path, names: Sequence[str]) -> dict[str, int]:
     """Return the sizes of files in bytes; an archive is read through for that."""
     sizes: dict[str, int] = {}
 
     def measure(file: DataFile) -> None:
-        sizes[file.name] = file.read().size if file.size is None else file.size
+        sizes[file.name] = file.measure()
 
     read_files(where, names, measure)
     return sizes
@@ -263,9 +322,9 @@ def file_sizes(where: Path, names: Sequence[str]) -> dict[str, int]:
 def first_stored(where: Path, names: Sequence[str]) -> str | None:
     """Return the first of the named files that a folder or archive has, or None."""
     if where.is_dir():
-        return next((name for name in names if (where / name).is_file()), None)
+        return next((name for name in names if (where / name).exists()), None)
     try:
-        with tarfile.open(where) as archive:
+        with where.open("rb") as packed, open_tar(packed) as archive:
             inside = (PurePosixPath(member.name).name for member in archive)
             return next((name for name in inside if name in names), None)
     except DAMAGE as error:

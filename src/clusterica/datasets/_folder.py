@@ -221,7 +221,8 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _files_of(folder: Path) -> list[Path]:
-    return [entry for entry in _entries(folder) if entry.is_file()]
+    # Pipes and broken links are among them, and reported as unreadable.
+    return [entry for entry in _entries(folder) if not entry.is_dir()]
 
 
 def _check_resize(resize: Any) -> int | tuple[int, int] | None:

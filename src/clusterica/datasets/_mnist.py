@@ -31,6 +31,10 @@ FILES = (
     "t10k-images-idx3-ubyte",
     "t10k-labels-idx1-ubyte",
 )
+# Of both data sets: a header of 16 or 8 bytes, then a byte for each pixel or label.
+OFFICIAL_SIZES = dict(
+    zip(FILES, (16 + 60_000 * 784, 8 + 60_000, 16 + 10_000 * 784, 8 + 10_000), strict=True)
+)
 
 
 def _release(name: str, folder: str, sites: tuple[str, ...], packed: tuple[str, ...]) -> Release:
@@ -174,9 +178,10 @@ def _load_idx(
 
     def take(file: DataFile) -> None:
         if "images" in file.name:
-            images.append(_parse_idx(file, n_axes=3))
+            images.append(_parse_idx(file, n_axes=3, official=md5 is not None))
             return
-        codes = check_labels(file, _parse_idx(file, n_axes=1), first=0, last=len(classes) - 1)
+        found = _parse_idx(file, n_axes=1, official=md5 is not None)
+        codes = check_labels(file, found, first=0, last=len(classes) - 1)
         if len(codes) != len(images[-1]):
             file.fail(
                 f"has {len(codes)} labels for {len(images[-1])} images. Get both files again."
@@ -192,19 +197,25 @@ def _load_idx(
     return ImageSet(joined, np.concatenate(labels), classes)
 
 
-def _parse_idx(file: DataFile, *, n_axes: int) -> np.ndarray:
+def _parse_idx(file: DataFile, *, n_axes: int, official: bool) -> np.ndarray:
     """Read an idx file of unsigned bytes; the array is a view of its content."""
-    content = file.read()
     start = 4 * (1 + n_axes)
+    head = file.read(start)
     # Numbers of four bytes, the highest first. A short file is filled up, and fails the tests below.
-    header = np.frombuffer(content[:start].tobytes().ljust(start, b"\0"), ">u4")
+    header = np.frombuffer(head.tobytes().ljust(start, b"\0"), ">u4")
     if header[0] != UNSIGNED_BYTES + n_axes:
         file.fail(
             f"does not begin as an idx file of bytes with {n_axes} axes does (magic number "
             f"{UNSIGNED_BYTES + n_axes}). Get it again."
         )
     shape = tuple(int(size) for size in header[1:])
-    file.expect(start + math.prod(shape), found=len(content))
+    size = start + math.prod(shape)
+    if official and size > OFFICIAL_SIZES[file.name]:
+        file.expect(OFFICIAL_SIZES[file.name], found=size)
+    file.expect(size)
+    # One byte more than there should be: a small compressed file can hold gigabytes.
+    content = np.concatenate([head, file.read(size - start + 1)])
+    file.expect(size, found=len(content))
     # After the size: a truncated file gets the message that says so.
     file.verify(content)
     return content[start:].reshape(shape)

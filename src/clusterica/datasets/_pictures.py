@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import struct
 from pathlib import Path
 from types import ModuleType
 from typing import IO, Any
@@ -60,6 +59,10 @@ def read_picture(
         If the file is not an image, or a damaged one.
     """
     pil = import_pillow("read_picture")
+    if (
+        isinstance(path, str | os.PathLike) and not Path(path).is_file()
+    ):  # reading a pipe would wait for a writer, perhaps for ever
+        raise UnreadableImageError(f"{Path(path)} is no regular file")
     try:
         with pil.Image.open(path) as stored:
             # Cameras store how they were held, and leave the pixels as they are.
@@ -75,14 +78,9 @@ def read_picture(
                 # Bicubic: Pillow widens the filter when it shrinks an image, so that nothing aliases.
                 picture = picture.resize((width, height), pil.Image.Resampling.BICUBIC)
             return np.array(picture)
-    # What Pillow raises for damaged files of different formats.
-    except (
-        OSError,
-        SyntaxError,
-        ValueError,
-        struct.error,
-        pil.Image.DecompressionBombError,
-    ) as error:
+    # The readers of Pillow's formats raise almost anything for damaged files: OSError, SyntaxError,
+    # RuntimeError, NotImplementedError, struct.error, DecompressionBombError, MemoryError...
+    except Exception as error:
         # Pillow's messages repeat the path, or show an open file as an object.
         reason = str(error).replace(f" {str(path)!r}", "").replace(f" {path!r}", "")
         name = path if isinstance(path, str | os.PathLike) else getattr(path, "name", "the file")

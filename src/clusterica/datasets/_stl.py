@@ -152,10 +152,11 @@ def _upright(planes: np.ndarray) -> np.ndarray:
 
 def _parse_folds(file: DataFile, n_images: int, *, length: int | None) -> list[np.ndarray]:
     """Read one fold a line: numbers of training images, counted from 0."""
-    lines = file.read().tobytes().splitlines()
+    # Ten folds of numbers, each of fewer than 12 characters with the space behind it.
+    lines = file.read_all(120 * n_images + 1024).tobytes().splitlines()
     try:
         folds = [np.array(line.split(), dtype=np.intp) for line in lines if line.strip()]
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         file.fail(f"holds something that is not a number ({error}). Get it again.")
     if len(folds) != 10:
         file.fail(f"has {len(folds)} lines in place of 10, one for each fold. Get it again.")

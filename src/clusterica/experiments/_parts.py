@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from clusterica.files import write_file
+
 
 class IncompleteError(Exception):
     """Some parts of an experiment are done and saved, others are not computed yet."""
@@ -141,12 +143,7 @@ class PartStore:
 
 def write_json(path: Path, content: Any) -> None:
     """Write a JSON file in one step, so that an interrupted run leaves no incomplete file."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        temporary.write_text(_json(content) + "\n", encoding="utf-8")
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_file(path, _json(content) + "\n")
 
 
 def _json(content: Any) -> str:

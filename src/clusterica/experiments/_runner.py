@@ -15,6 +15,7 @@ from clusterica.experiments._parts import PartStore, write_json
 from clusterica.experiments._provenance import provenance, source_commit
 from clusterica.experiments._registry import Experiment, find
 from clusterica.experiments._result import Result
+from clusterica.files import write_file
 from clusterica.report import png_bytes
 
 
@@ -117,7 +118,7 @@ def run(
         # NAME.png, or NAME-b.png for one that is named b.
         suffix = f"-{picture.name}" if picture.name else ""
         pictures.append(folder / f"{chosen.name}{suffix}.png")
-        pictures[-1].write_bytes(png_bytes(picture.figure))
+        write_file(pictures[-1], png_bytes(picture.figure))
     parts = store.join()
     record = {
         "name": chosen.name,

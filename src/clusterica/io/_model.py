@@ -5,25 +5,18 @@ It contains no code: loading creates estimators of clusterica and scikit-learn b
 
 from __future__ import annotations
 
-import json
-import secrets
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import sklearn
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import InconsistentVersionWarning
 
 from clusterica.arrays import warn_user
+from clusterica.io._sealed import ModelFileError, damaged, read_sealed, write_sealed
 from clusterica.io._values import Reader, Writer
 
-_FORMAT = 1
-
-_ALTERED = (
-    "{path} is not a model file of clusterica, or it is truncated or damaged ({error}); copy it again, or "
-    "write it again with clusterica.save"
-)
+_FORMAT = 2
 
 
 def save(model: BaseEstimator, path: str | Path, *, summary: dict[str, Any] | None = None) -> Path:
@@ -35,7 +28,8 @@ def save(model: BaseEstimator, path: str | Path, *, summary: dict[str, Any] | No
         An estimator of clusterica, or a scikit-learn Pipeline. Estimators of scikit-learn can be saved if
         their attributes are numbers, strings and arrays.
     path : str or Path
-        The file, usually ``NAME.safetensors``. An existing file is replaced when the new one is complete.
+        The file, usually ``NAME.safetensors``. An existing file is replaced when the new one is complete and
+        on the disk; it keeps its permissions, and a symbolic link stays one.
     summary : dict or None, default=None
         What should be known of the model besides: data, time, accuracy, examples. Numbers, strings, arrays,
         and lists and dicts of them. :func:`load_summary` returns it.
@@ -44,6 +38,17 @@ def save(model: BaseEstimator, path: str | Path, *, summary: dict[str, Any] | No
     -------
     Path
         The file.
+
+    Raises
+    ------
+    TypeError
+        If the model holds something that can't be stored without code, such as a function.
+    OSError
+        If the file can't be written; an older one is then unchanged.
+
+    Notes
+    -----
+    The file is a safetensors file with a SHA-256 checksum of all its bytes, which :func:`load` verifies.
 
     Examples
     --------
@@ -56,8 +61,6 @@ def save(model: BaseEstimator, path: str | Path, *, summary: dict[str, Any] | No
     >>> (again.whitening_ == whitener.whitening_).all()
     np.True_
     """
-    from safetensors.numpy import save as to_bytes
-
     import clusterica
 
     if not isinstance(model, BaseEstimator):
@@ -73,25 +76,7 @@ def save(model: BaseEstimator, path: str | Path, *, summary: dict[str, Any] | No
         "model": writer.write(model, type(model).__name__),
         "summary": writer.write(summary, "summary"),
     }
-    # Not ascontiguousarray, which turns a scalar array into a vector.
-    arrays = {name: np.asarray(a, order="C") for name, a in writer.arrays.items()}
-    content = to_bytes(arrays, {"clusterica": json.dumps(description, ensure_ascii=False)})
-    if path.is_dir() or not path.parent.is_dir():
-        what = (
-            "is a folder"
-            if path.is_dir()
-            else f"needs the folder {path.parent}, which does not exist"
-        )
-        raise OSError(f"{path} {what}; give the name of a file in a folder that exists")
-    # Not tempfile, whose files only their owner can read: a model gets the usual permissions.
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    try:
-        with temporary.open("xb") as file:
-            file.write(content)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    write_sealed(path, description, writer.arrays)
     return path
 
 
@@ -108,20 +93,29 @@ def load(path: str | Path, *, device: str | None = None) -> Any:
     Returns
     -------
     estimator
+
+    Raises
+    ------
+    clusterica.io.ModelFileError
+        A ValueError: the file is no model file, or truncated, damaged or of another version. Its checksum
+        finds every changed bit.
+    OSError
+        If there is no such file, or it can't be read.
+    ImportError
+        If the model holds tensors and PyTorch is not installed.
+    ValueError
+        If the model's device can't be used here.
     """
     path = Path(path)
-    description, arrays = _read_file(path)
-    reader = Reader(arrays, device, source=str(path))
-    try:
-        model = reader.read(description["model"])
-    except KeyError as error:
-        raise ValueError(_ALTERED.format(path=path, error=f"{error} is missing")) from error
-    if reader.of_sklearn - {"Pipeline"} and description["sklearn"] != sklearn.__version__:
+    model, reader, versions = _read(path, "model", device)
+    if not isinstance(model, BaseEstimator):
+        raise damaged(path, f"it holds a {type(model).__name__} in place of an estimator")
+    if reader.of_sklearn - {"Pipeline"} and versions["sklearn"] != sklearn.__version__:
         warn_user(
             InconsistentVersionWarning(
                 estimator_name=", ".join(sorted(reader.of_sklearn)),
                 current_sklearn_version=sklearn.__version__,
-                original_sklearn_version=description["sklearn"],
+                original_sklearn_version=versions["sklearn"],
             )
         )
     return model
@@ -139,12 +133,16 @@ def load_summary(path: str | Path) -> dict[str, Any] | None:
     -------
     dict or None
         None if the model was saved without a summary.
+
+    Raises
+    ------
+    clusterica.io.ModelFileError, OSError
+        As :func:`load` does.
     """
     path = Path(path)
-    description, arrays = _read_file(path)
-    summary: dict[str, Any] | None = Reader(arrays, None, source=str(path)).read(
-        description.get("summary")
-    )
+    summary, _, _ = _read(path, "summary", None)
+    if not isinstance(summary, dict | None):
+        raise damaged(path, f"its summary is a {type(summary).__name__}")
     return summary
 
 
@@ -160,33 +158,26 @@ def load_versions(path: str | Path) -> dict[str, str]:
     -------
     dict
         The versions of "clusterica" and "sklearn".
+
+    Raises
+    ------
+    clusterica.io.ModelFileError, OSError
+        As :func:`load` does.
     """
-    description, _ = _read_file(Path(path))
-    return {name: str(description[name]) for name in ("clusterica", "sklearn")}
+    _, _, versions = _read(Path(path), "summary", None)
+    return versions
 
 
-def _read_file(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Return the description of a model and its arrays."""
-    from safetensors import SafetensorError, safe_open
-
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder; give the name of a model file")
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no model file {path}")
-    with path.open("rb"):
-        pass  # raises a clear error if the file is not readable, which safetensors does not
-    try:
-        with safe_open(path, framework="numpy") as file:
-            metadata = file.metadata() or {}
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        description = json.loads(metadata.get("clusterica", "null"))
-    except (SafetensorError, json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(_ALTERED.format(path=path, error=error)) from error
-    if not isinstance(description, dict):
-        raise ValueError(f"{path} is a safetensors file, but it was not written by clusterica.save")
+def _read(path: Path, part: str, device: str | None) -> tuple[Any, Reader, dict[str, str]]:
+    """Return the model or the summary in a file, what read it, and the versions that wrote it."""
+    description, arrays = read_sealed(path)
+    versions = {name: str(description.get(name)) for name in ("clusterica", "sklearn")}
     if description.get("format") != _FORMAT:
-        raise ValueError(
-            f"{path} has format {description.get('format')!r}, written by clusterica "
-            f"{description.get('clusterica')}; this version reads format {_FORMAT}: update clusterica"
+        raise ModelFileError(
+            f"{path} has format {description.get('format')!r:.20}, written by clusterica "
+            f"{versions['clusterica']}; this version reads format {_FORMAT}: update clusterica"
         )
-    return description, arrays
+    if part not in description:
+        raise damaged(path, f"{part!r} is missing")
+    reader = Reader(arrays, device, source=str(path))
+    return reader.read_all(description[part]), reader, versions

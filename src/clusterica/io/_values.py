@@ -17,10 +17,13 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from clusterica.arrays import device_of, to_host
+from clusterica.io._sealed import ModelFileError, damaged
 
 _PLAIN = (bool, int, str, type(None))
 # Generators whose state may be restored; a file cannot name anything else of numpy.random.
 _BIT_GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
+# Positions in the buffers of generators, which NumPy does not check: beyond them it would read other memory.
+_POSITIONS = {"MT19937": ("pos", 624), "Philox": ("buffer_pos", 4)}
 # Attributes that callbacks leave on an estimator; a model does not need them.
 _PASSING = ("_skl_callbacks", "_callback_fit_ctx", "_parent_callback_ctx")
 
@@ -40,7 +43,7 @@ class Writer:
             return self._estimator(value, path)
         if isinstance(value, np.ndarray):
             return self._array(value, path)
-        if isinstance(value, np.generic):
+        if isinstance(value, np.generic) and not isinstance(value, np.longdouble):
             return {"scalar": self.write(value.item(), path), "dtype": value.dtype.str}
         if isinstance(value, _PLAIN):
             return value
@@ -73,17 +76,27 @@ class Writer:
         }
 
     def _array(self, value: np.ndarray, path: str) -> dict[str, Any]:
-        # Object and string arrays have no place in the binary part of the file.
-        if value.dtype.kind in "OUT":
+        if value.dtype.kind == "U":
+            # Code points, so that the memory of the array is that of its part of the file.
+            width = value.dtype.itemsize // 4
+            codes = np.array(value, dtype=f"=U{width}", order="C")
+            points = np.frombuffer(codes.tobytes(), np.uint32).reshape(*value.shape, width)
+            return {"text": self._keep(points, value, path)}
+        # Arrays of objects and of strings of any length have no place in the binary part of the file.
+        if value.dtype.kind in "OT":
             items = value.ravel().tolist()
             if not all(isinstance(item, str | int | float | bool | None) for item in items):
                 raise TypeError(
                     f"{path} is an array of objects; model files take numbers and strings"
                 )
-            return {"items": items, "shape": list(value.shape), "dtype": value.dtype.str}
-        if value.dtype.kind not in "biuf":
+            return {"items": items, "shape": list(value.shape), "dtype": value.dtype.kind}
+        if value.dtype.kind not in "biuf" or value.dtype.itemsize > 8:
             raise TypeError(f"{path} is an array of {value.dtype}; model files take real numbers")
-        return {"array": self._keep(value, value, path)}
+        name = self._keep(value, value, path)
+        # The order in memory is kept: in another order sums may differ in their last bits.
+        if value.flags.f_contiguous and not value.flags.c_contiguous:
+            return {"array": name, "order": "F"}
+        return {"array": name}
 
     def _keep(self, values: np.ndarray, owner: Any, path: str) -> str:
         """Store an array once, under the path where it was found first."""
@@ -114,6 +127,10 @@ class Writer:
         return {name: self.write(value, f"{path}.{name}") for name, value in values.items()}
 
 
+class UnusableDeviceError(ValueError):
+    """The device of a tensor can't be used on this machine."""
+
+
 class Reader:
     """Converts JSON and arrays back to values."""
 
@@ -121,13 +138,25 @@ class Reader:
         self.of_sklearn: set[str] = set()
         self._arrays, self._device, self._source = arrays, device, source
 
+    def read_all(self, value: Any) -> Any:
+        """Return the value of some JSON; whatever is wrong with it ends in a ModelFileError."""
+        try:
+            return self.read(value)
+        except (ModelFileError, ImportError, UnusableDeviceError):
+            raise
+        # A checksum does not prove that clusterica wrote the file: missing keys, wrong types, values out of
+        # range and deep nesting raise almost anything.
+        except Exception as error:
+            reason = f"{error} is missing" if isinstance(error, KeyError) else error
+            raise damaged(self._source, f"{type(error).__name__}: {reason}") from error
+
     def read(self, value: Any) -> Any:
         """Return the value of some JSON."""
         if isinstance(value, float | bool | int | str | None):
             return value
         kind = next((k for k in _KINDS if isinstance(value, dict) and k in value), None)
         if kind is None:
-            raise ValueError(
+            raise ModelFileError(
                 f"{self._source} contains something that this version can't read: {value!r:.80}"
             )
         return getattr(self, f"_{kind}")(value)
@@ -135,7 +164,9 @@ class Reader:
     def _estimator(self, value: dict[str, Any]) -> BaseEstimator:
         cls = self._class_of(value["estimator"], ("clusterica.", "sklearn."))
         if not issubclass(cls, BaseEstimator):
-            raise ValueError(f"{self._source} names {value['estimator']}, which is no estimator")
+            raise ModelFileError(
+                f"{self._source} names {value['estimator']}, which is no estimator"
+            )
         if cls.__module__.startswith("sklearn."):
             self.of_sklearn.add(cls.__name__)
         model = cls(**self._read_fields(value["params"]))
@@ -144,10 +175,29 @@ class Reader:
         return model
 
     def _array(self, value: dict[str, Any]) -> np.ndarray:
-        return self._arrays[value["array"]]
+        found = self._arrays[value["array"]]
+        if value.get("order") != "F":
+            return found
+        # Once for each name: arrays that were one object stay one.
+        if not found.flags.f_contiguous:
+            found = self._arrays[value["array"]] = np.asfortranarray(found)
+        return found
+
+    def _text(self, value: dict[str, Any]) -> np.ndarray:
+        points = self._arrays[value["text"]]
+        if points.dtype != np.uint32 or points.max(initial=0) > sys.maxunicode:
+            raise ValueError("a text holds numbers that are no characters")
+        width = points.shape[-1]
+        return np.frombuffer(points.tobytes(), f"=U{width}").reshape(points.shape[:-1]).copy()
 
     def _items(self, value: dict[str, Any]) -> np.ndarray:
-        return np.array(value["items"], dtype=value["dtype"]).reshape(value["shape"])
+        items = value["items"]
+        if not all(isinstance(item, str | int | float | bool | None) for item in items):
+            raise ValueError("an array of objects holds something else than numbers and strings")
+        # Only these two: the memory of other types may be far larger than the file.
+        kinds: dict[str, Any] = {"O": np.dtype(object), "T": np.dtypes.StringDType()}
+        found: np.ndarray = np.array(items, dtype=kinds[value["dtype"]]).reshape(value["shape"])
+        return found
 
     def _tensor(self, value: dict[str, Any]) -> Any:
         try:
@@ -162,18 +212,21 @@ class Reader:
             return torch.asarray(self._arrays[value["tensor"]], device=device)
         except (RuntimeError, AssertionError):
             # Not torch's own message, which may have sixty lines.
-            raise ValueError(
+            raise UnusableDeviceError(
                 f"the model was on device {device!r}, which can't be used here; give load(path, device='cpu')"
             ) from None
 
     def _scalar(self, value: dict[str, Any]) -> Any:
-        return np.dtype(value["dtype"]).type(self.read(value["scalar"]))
+        dtype = np.dtype(str(value["dtype"]))
+        if dtype.kind not in "biufU":
+            raise ValueError(f"a scalar has the type {dtype}")
+        return dtype.type(self.read(value["scalar"]))
 
     def _float(self, value: dict[str, Any]) -> float:
         return float(value["float"])
 
     def _dtype(self, value: dict[str, Any]) -> Any:
-        return np.dtype(value["dtype"])
+        return np.dtype(str(value["dtype"]))
 
     def _list(self, value: dict[str, Any]) -> list[Any]:
         return [self.read(item) for item in value["list"]]
@@ -187,21 +240,24 @@ class Reader:
     def _named(self, value: dict[str, Any]) -> tuple[Any, ...]:
         cls = self._class_of(value["named"], ("clusterica.",))
         if not (issubclass(cls, tuple) and hasattr(cls, "_fields")):
-            raise ValueError(f"{self._source} names {value['named']}, which is no named tuple")
+            raise ModelFileError(f"{self._source} names {value['named']}, which is no named tuple")
         return cls(**self._read_fields(value["fields"]))
 
     def _data(self, value: dict[str, Any]) -> Any:
         cls = self._class_of(value["data"], ("clusterica.",))
         if not dataclasses.is_dataclass(cls):
-            raise ValueError(f"{self._source} names {value['data']}, which is no plain data")
+            raise ModelFileError(f"{self._source} names {value['data']}, which is no plain data")
         return cls(**self._read_fields(value["fields"]))
 
     def _random(self, value: dict[str, Any]) -> Any:
         state = self.read(value["random"])
         if state["bit_generator"] not in _BIT_GENERATORS:
-            raise ValueError(
+            raise ModelFileError(
                 f"{self._source} names an unknown generator {state['bit_generator']!r}"
             )
+        name, last = _POSITIONS.get(state["bit_generator"], (None, 0))
+        if name is not None and not 0 <= state.get(name, state["state"].get(name)) <= last:
+            raise ValueError(f"the position of a generator is not from 0 to {last}")
         bits = getattr(np.random, state["bit_generator"])()
         bits.state = state
         return np.random.RandomState(bits) if value["legacy"] else np.random.Generator(bits)
@@ -212,23 +268,26 @@ class Reader:
     def _class_of(self, name: str, packages: tuple[str, ...]) -> type:
         """Import a class, of one of these packages only."""
         module, _, qualified = name.partition(":")
-        if not module.startswith(packages):
-            raise ValueError(f"{self._source} names {name}, and only {packages} may be named")
+        # Tests and scripts are modules, too, but importing them may do anything.
+        scripts = any(p.startswith(("__", "test", "conftest")) for p in module.split("."))
+        if not module.startswith(packages) or scripts:
+            raise ModelFileError(f"{self._source} names {name}, and only {packages} may be named")
         try:
             found = getattr(importlib.import_module(module), qualified)
         except (ImportError, AttributeError) as error:
-            raise ValueError(
+            raise ModelFileError(
                 f"{self._source} needs {name}, which this version does not have; update clusterica"
             ) from error
         # A package may import other things than its own classes; those must not be reached.
         if not isinstance(found, type) or not f"{found.__module__}.".startswith(f"{module}."):
-            raise ValueError(f"{self._source} names {name}, which is no class of that module")
+            raise ModelFileError(f"{self._source} names {name}, which is no class of that module")
         return found
 
 
 _KINDS = (
     "estimator",
     "array",
+    "text",
     "items",
     "tensor",
     "scalar",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import cached_property, partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -42,7 +42,7 @@ from clusterica.ops.linalg import (
     solve_positive,
 )
 from clusterica.ops.margin import decisions, margin_sums
-from clusterica.optim import LoopState, ManyLBFGS, Progress, Values, iterate
+from clusterica.optim import LoopState, ManyLBFGS, Progress, Stored, Values, iterate
 
 # Objectives of float32 rows stop falling at a gap of some tens of precisions: 64 are 8e-6 in float32, and
 # 1.4e-14 in float64.
@@ -90,7 +90,14 @@ class LBFGSSolver(Solver):
         # each other.
         few = rows.place.is_numpy and rows.n_rows * rows.n_features <= 10**7
         with one_blas_thread() if few else nullcontext():
-            return _minimum(lbfgs, params, task, progress, eps)
+            return _minimum(lbfgs, params, task, progress, eps, Stored(self._pack, self._unpack))
+
+    def _pack(self, params: Any) -> Any:
+        return params, self.n_passes
+
+    def _unpack(self, packed: Any) -> Any:
+        params, self.n_passes = packed
+        return params
 
     def evaluate(self, params: Array, *, task: Task) -> Values:
         """Return the objective of every target, and its gradient, from one pass over the rows."""
@@ -243,13 +250,20 @@ class PrincipalSolver(Solver):
 
 
 def _minimum(
-    lbfgs: ManyLBFGS, params: Array, task: Task, progress: Progress | None, eps: float
+    lbfgs: ManyLBFGS,
+    params: Array,
+    task: Task,
+    progress: Progress | None,
+    eps: float,
+    stored: Stored | None = None,
 ) -> Solution:
     """Step from the parameters until no objective can fall further, or the steps of the task are used up."""
     positions = lbfgs.start(params)
     done = bool(namespace_of(params).all(lbfgs.done(positions)))
     loop = LoopState(0, positions, converged=done)
-    result = iterate(lbfgs.step, loop, max_iter=task.max_iter, tol=0.0, progress=progress)
+    result = iterate(
+        lbfgs.step, loop, max_iter=task.max_iter, tol=0.0, progress=progress, stored=stored
+    )
     end = result.params
     gap, ended = to_host(end.gap), to_host(lbfgs.done(end))
     # Where no move lowers the objective any more, all the digits of the dtype are used up.

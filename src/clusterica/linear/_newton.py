@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -36,7 +37,7 @@ from clusterica.linear._problem import (
 )
 from clusterica.ops import linalg
 from clusterica.ops.linalg import SingularError, add_to_diagonal
-from clusterica.optim import LoopState, Progress, Step, iterate
+from clusterica.optim import LoopState, Progress, Step, Stored, iterate
 
 Group = tuple[HostArray, HostArray]  # targets, and the rows that are active for all of them
 
@@ -101,10 +102,21 @@ class NewtonSolver(Solver):
                 max_iter=task.max_iter,
                 tol=0.0,
                 progress=progress,
+                stored=Stored(self._pack, partial(self._unpack, task=task)),
             )
         end = result.params
         converged = bool((end.gap <= task.tol).all())
         return Solution(end, end.objective, end.gap, result.n_iter, converged, result.stopped)
+
+    def _pack(self, state: State) -> Any:
+        # The equations are made again from the rows.
+        return state._replace(equations=None), self._earlier_passes > 0  # type: ignore[arg-type]
+
+    def _unpack(self, packed: Any, *, task: Task) -> State:
+        state, gave_up = packed
+        if gave_up and self._earlier_passes == 0:
+            self._keep_rows(task)
+        return State(*state)._replace(equations=self._equations)
 
     def classifiers(self, solution: Solution) -> tuple[Array, Array]:
         """Return weights of standardised features, (n_targets, n_features), and intercepts."""

@@ -6,10 +6,14 @@ from clusterica.optim._loop import (
     LoopResult,
     LoopState,
     Progress,
+    Recorder,
     Step,
+    Stored,
     best_of,
     fit_progress,
     iterate,
+    recorder,
+    stored_with,
 )
 from clusterica.optim._many_lbfgs import ManyLBFGS, Values
 
@@ -21,11 +25,15 @@ __all__ = [
     "LoopState",
     "ManyLBFGS",
     "Progress",
+    "Recorder",
     "Step",
+    "Stored",
     "Values",
     "adam",
     "best_of",
     "fit_progress",
     "iterate",
     "no_averages",
+    "recorder",
+    "stored_with",
 ]

@@ -1,7 +1,8 @@
 """The loop: parameters -> one step over all rows -> parameters, until they and the objective converge.
 
 Progress goes to scikit-learn's callbacks as a tree (a fit, its starts, their iterations), and a callback may
-stop the loop. Of several starts, :func:`best_of` keeps the best.
+stop the loop. Of several starts, :func:`best_of` keeps the best. A recorder that is set for the context, as
+``clusterica.checkpoints`` does, keeps the state of every loop and can resume it.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from sklearn.exceptions import ConvergenceWarning
 
@@ -33,15 +35,15 @@ class Progress:
     """
 
     def __init__(self, estimator: Any, context: Any, *, X: Any = None, y: Any = None) -> None:
-        self._estimator = estimator
+        self.estimator = estimator
         self._context = context
-        self._data = {"X": X, "y": y}
-        context.call_on_fit_task_begin(estimator=estimator, **self._data)
+        self.data = {"X": X, "y": y}
+        context.call_on_fit_task_begin(estimator=estimator, **self.data)
 
     def subtask(self, name: str, n_subtasks: int = 0) -> Progress:
         """Begin a subtask, which has at most n_subtasks subtasks itself."""
         context = self._context.subcontext(task_name=name, max_subtasks=n_subtasks)
-        return Progress(self._estimator, context, **self._data)
+        return Progress(self.estimator, context, **self.data)
 
     @contextmanager
     def lend_to(self, estimator: Any, name: str) -> Iterator[None]:
@@ -67,7 +69,7 @@ class Progress:
         only if a callback needs such a copy.
         """
         stop: bool = self._context.call_on_fit_task_end(
-            estimator=self._estimator, reconstruction_attributes=fitted, **self._data
+            estimator=self.estimator, reconstruction_attributes=fitted, **self.data
         )
         return stop
 
@@ -117,6 +119,44 @@ class LoopResult(NamedTuple):
             )
 
 
+class Stored(NamedTuple):
+    """How a checkpoint stores the parameters of a loop, with what its steps change besides them."""
+
+    pack: Callable[[Any], Any]
+    """From the parameters to numbers, arrays and named tuples, such as the state of a generator as well."""
+    unpack: Callable[[Any], Any]
+    """From these to the parameters; sets what was stored besides."""
+
+
+def stored_with(seen: list[Any]) -> Stored:
+    """Store the parameters of a loop together with a list that its hook appends to."""
+
+    def unpack(packed: Any) -> Any:
+        params, seen[:] = packed
+        return params
+
+    return Stored(lambda params: (params, list(seen)), unpack)
+
+
+class Recorder(Protocol):
+    """Runs loops, keeps their states, and resumes those that it has a state of."""
+
+    def record(
+        self,
+        run: Callable[[LoopState, Callable[[LoopState], None]], LoopResult],
+        start: LoopState,
+        *,
+        hook: Callable[[LoopState], None] | None,
+        stored: Stored | None,
+        progress: Progress | None,
+        limits: tuple[int, float],
+    ) -> LoopResult:
+        """Return ``run(state, hook)`` from the start or from a later state of the same loop."""
+
+
+recorder: ContextVar[Recorder | None] = ContextVar("clusterica_recorder", default=None)
+
+
 def iterate(
     step: Callable[[Any], Step],
     start: LoopState,
@@ -126,6 +166,7 @@ def iterate(
     progress: Progress | None = None,
     fitted: Callable[[Any], dict[str, Any]] | None = None,
     hook: Callable[[LoopState], None] | None = None,
+    stored: Stored | None = None,
 ) -> LoopResult:
     """Repeat a step until it converges.
 
@@ -145,8 +186,29 @@ def iterate(
     fitted : callable, optional
         From the parameters to fitted attributes, for callbacks that need a fitted estimator.
     hook : callable, optional
-        Called with the LoopState after every step, for checkpoints.
+        Called with the LoopState after every step.
+    stored : Stored, optional
+        For checkpoints, where a step changes more than the parameters or they hold more than arrays.
     """
+    run = partial(_repeat, step, max_iter=max_iter, tol=tol, progress=progress, fitted=fitted)
+    keeper = recorder.get()
+    if keeper is None:
+        return run(start, hook)
+    limits = max_iter, tol
+    return keeper.record(run, start, hook=hook, stored=stored, progress=progress, limits=limits)
+
+
+def _repeat(
+    step: Callable[[Any], Step],
+    start: LoopState,
+    hook: Callable[[LoopState], None] | None,
+    *,
+    max_iter: int,
+    tol: float,
+    progress: Progress | None,
+    fitted: Callable[[Any], dict[str, Any]] | None,
+) -> LoopResult:
+    """Iterate from a state; the parameters are those of :func:`iterate`."""
     params, history, n_iter = start.params, list(start.history), start.n_iter
     converged, stopped = start.converged, False
     while n_iter < max_iter and not (converged or stopped):

@@ -11,6 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from clusterica.files import write_file
 from clusterica.report._figures import themed_svg
 
 # The first eight bytes of every PNG file.
@@ -221,8 +222,7 @@ class Page:
         """
         file = Path(path).absolute()
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(self.html(), encoding="utf-8")
-        return file
+        return write_file(file, self.html())
 
 
 def asset(name: str) -> str:

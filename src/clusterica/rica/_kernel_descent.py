@@ -25,7 +25,15 @@ from clusterica.arrays import (
 from clusterica.ops.kernel_rica import Model, bend_of, kernel_sums, landscape
 from clusterica.ops.kernels import gram
 from clusterica.ops.linalg import row_lengths
-from clusterica.optim import LBFGS, Evaluation, LoopResult, LoopState, Progress, iterate
+from clusterica.optim import (
+    LBFGS,
+    Evaluation,
+    LoopResult,
+    LoopState,
+    Progress,
+    iterate,
+    stored_with,
+)
 
 OPTIMIZERS = ("auto", "fixed-point", "lbfgs")
 
@@ -149,6 +157,7 @@ def descend(
                 progress=progress,
                 fitted=None if fitted is None else (lambda position: fitted(position.params)),
                 hook=lambda state: seen.append(state.params.evaluation.extra),
+                stored=stored_with(seen),
             )
     terms = {name: np.array([s.terms[name] for s in seen]) for name in seen[0].terms}
     n_uphill = np.array([int((s.scale <= 0).sum()) for s in seen])

@@ -23,7 +23,15 @@ from clusterica.ops.discrimination import Discrimination
 from clusterica.ops.linalg import row_energies, unit_rows
 from clusterica.ops.penalty import PenaltyFunction
 from clusterica.ops.rica import penalty_sums, reconstruction
-from clusterica.optim import LBFGS, Evaluation, LoopResult, LoopState, Progress, iterate
+from clusterica.optim import (
+    LBFGS,
+    Evaluation,
+    LoopResult,
+    LoopState,
+    Progress,
+    iterate,
+    stored_with,
+)
 
 
 class Supervision(NamedTuple):
@@ -150,6 +158,7 @@ def minimize(
         progress=progress,
         fitted=None if fitted is None else lambda position: fitted(position.params),
         hook=lambda state: seen.append(state.params.evaluation.extra),
+        stored=stored_with(seen),
     )
     terms = {name: np.array([term[name] for term in seen]) for name in seen[0]}
     return Minimum(result._replace(params=to_host(result.params.params)), terms)

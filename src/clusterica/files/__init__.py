@@ -1,0 +1,5 @@
+"""Files that are either complete or not there: written beside their name, made durable, then renamed."""
+
+from clusterica.files._write import move_file, replacing, write_file
+
+__all__ = ["move_file", "replacing", "write_file"]

@@ -1,0 +1,305 @@
+"""Runs that are interrupted go on from their checkpoints and end with the same bits."""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+import clusterica
+from clusterica.cluster import KMeans
+from clusterica.linear import LinearSVC
+from clusterica.networks import FeatureNetwork, Layer
+from clusterica.optim import LoopState, Step, Stored, iterate
+from clusterica.rica import RICA
+
+HERE = Path(__file__).parent
+
+
+class Interrupted(Exception):
+    pass
+
+
+class Doubling:
+    """A loop that counts its steps and may be interrupted before one of them."""
+
+    def __init__(self, stop_before=None):
+        self.n_steps, self.stop_before, self.draws = 0, stop_before, np.random.default_rng(0)
+
+    def step(self, x):
+        if self.n_steps == self.stop_before:
+            raise Interrupted
+        self.n_steps += 1
+        new = x + self.draws.random(3)
+        return Step(new, float(new.sum()), 1.0)
+
+    def run(self, start=0.0, max_iter=10):
+        def unpack(packed):
+            x, self.draws.bit_generator.state = packed
+            return x
+
+        return iterate(
+            self.step,
+            LoopState(0, np.full(3, start)),
+            max_iter=max_iter,
+            tol=0.0,
+            stored=Stored(lambda x: (x, self.draws.bit_generator.state), unpack),
+        )
+
+
+def interrupted(folder, n_steps, **settings):
+    with pytest.raises(Interrupted), clusterica.checkpoints(folder, **settings):
+        Doubling(n_steps).run()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "run"
+
+
+def with_checkpoints(folder, loop):
+    with clusterica.checkpoints(folder):
+        return loop.run()
+
+
+def files(folder, kind):
+    return sorted(folder.glob(f"{kind}-*"))
+
+
+@pytest.mark.parametrize("every", [0, 1000])
+def test_a_loop_goes_on_where_it_was_interrupted(folder, every):
+    expected = Doubling().run()
+    interrupted(folder, 4, every=every)
+    again = Doubling()
+    with clusterica.checkpoints(folder, every=every):
+        found = again.run()
+    assert again.n_steps == 6
+    assert_array_equal(found.params, expected.params)
+    assert found.history == expected.history
+    assert found._replace(params=0) == expected._replace(params=0)
+
+
+def test_loops_that_ended_are_not_run_again(folder):
+    with clusterica.checkpoints(folder):
+        first = [Doubling().run(start) for start in (0.0, 1.0)]
+    again = [Doubling(0), Doubling(0), Doubling()]
+    with clusterica.checkpoints(folder):
+        found = [loop.run(start) for start, loop in zip((0.0, 1.0, 2.0), again, strict=True)]
+    assert_array_equal(np.stack([r.params for r in found[:2]]), np.stack([r.params for r in first]))
+    # What a loop has drawn counts as drawn.
+    assert_array_equal(again[0].draws.random(3), again[2].draws.random(3))
+    assert [loop.n_steps for loop in again] == [0, 0, 10]
+
+
+def test_the_last_two_states_are_kept(folder):
+    interrupted(folder, 7, every=0)
+    assert [p.name for p in folder.iterdir()] == [p.name for p in files(folder, "running")]
+    assert len(files(folder, "running")) == 2
+
+
+@pytest.mark.parametrize("n_damaged", [1, 2])
+def test_a_damaged_checkpoint_is_reported_and_the_one_before_it_used(folder, n_damaged):
+    interrupted(folder, 7, every=0)
+    for path in files(folder, "running")[-n_damaged:]:
+        content = bytearray(path.read_bytes())
+        content[np.random.default_rng().integers(len(content))] ^= 1
+        path.write_bytes(content)
+    again = Doubling()
+    with pytest.warns(UserWarning, match=r"a checkpoint is not used.*It is now damaged-running"):
+        found = with_checkpoints(folder, again)
+    assert again.n_steps == (4 if n_damaged == 1 else 10)
+    assert_array_equal(found.params, Doubling().run().params)
+    with clusterica.checkpoints(folder):  # without another warning
+        Doubling(0).run()
+
+
+def test_a_damaged_result_is_computed_again(folder):
+    with clusterica.checkpoints(folder, every=0):
+        Doubling().run(0.0)
+        expected = Doubling().run(1.0)
+    first, _ = files(folder, "done")
+    first.write_bytes(first.read_bytes()[:-1])
+    again = Doubling(), Doubling(0)
+    with clusterica.checkpoints(folder):
+        with pytest.warns(UserWarning, match="a checkpoint is not used"):
+            again[0].run(0.0)
+        found = again[1].run(1.0)
+    assert [loop.n_steps for loop in again] == [10, 0]
+    assert_array_equal(found.params, expected.params)
+
+
+@pytest.mark.parametrize("change", ["start", "max_iter", "draws"])
+def test_another_run_is_refused(folder, change):
+    interrupted(folder, 4)
+    loop = Doubling()
+    if change == "draws":
+        loop.draws.random()
+    with (
+        pytest.raises(ValueError, match=r"checkpoints of another run: its loop 1 began with"),
+        clusterica.checkpoints(folder),
+    ):
+        loop.run(1.0 if change == "start" else 0.0, 11 if change == "max_iter" else 10)
+    # Nothing is lost by that.
+    again = Doubling()
+    with clusterica.checkpoints(folder):
+        again.run()
+    assert again.n_steps == 6
+
+
+def test_other_data_is_refused(folder, rng):
+    X, C = rng.random((100, 3)), rng.random((5, 3))
+    with clusterica.checkpoints(folder):
+        KMeans(5, init=C, random_state=0).fit(X)
+    X[0] += 1e-9
+    with (
+        pytest.raises(ValueError, match="its loop 1 of KMeans began with other data"),
+        clusterica.checkpoints(folder),
+    ):
+        KMeans(5, init=C, random_state=0).fit(X)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [KMeans(2), RICA(2), LinearSVC(), FeatureNetwork([Layer(2, patch_size=2, n_patches=50)])],
+    ids=lambda model: type(model).__name__,
+)
+def test_a_seed_is_needed(folder, rng, model):
+    images = isinstance(model, FeatureNetwork)
+    X = rng.integers(0, 256, (20, 6, 6)).astype(np.uint8) if images else rng.random((50, 3))
+    with (
+        clusterica.checkpoints(folder),
+        pytest.raises(ValueError, match=r"random_state is None; within clusterica.checkpoints"),
+    ):
+        model.fit(X, np.arange(len(X)) % 2)
+    model.fit(X, np.arange(len(X)) % 2)  # outside it is fine
+
+
+def test_loops_inside_steps_belong_to_the_step(folder):
+    def step(x):
+        return Step(x + Doubling().run(max_iter=2).params, float(x.sum()), 1.0)
+
+    def run(steps):
+        return iterate(steps, LoopState(0, np.zeros(3)), max_iter=5, tol=0.0)
+
+    count = iter(range(3))
+
+    def failing(x):
+        if next(count, None) is None:
+            raise Interrupted
+        return step(x)
+
+    with pytest.raises(Interrupted), clusterica.checkpoints(folder, every=0):
+        run(failing)
+    with clusterica.checkpoints(folder):
+        found = run(step)
+    assert_array_equal(found.params, run(step).params)
+
+
+def test_nothing_is_kept_outside(folder):
+    with clusterica.checkpoints(folder):
+        pass
+    Doubling().run()
+    assert list(folder.iterdir()) == []
+
+
+def test_a_disk_without_room(folder):
+    """The limit on the size of files stands in for a full disk; the last good checkpoint stays."""
+    interrupted(folder, 4, every=0)
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        with pytest.raises(OSError, match="too large"), clusterica.checkpoints(folder, every=0):
+            Doubling().run()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before
+    again = Doubling()
+    with clusterica.checkpoints(folder):
+        again.run()
+    assert again.n_steps == 6
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root is never refused")
+def test_a_read_only_folder(folder):
+    interrupted(folder, 4)
+    folder.chmod(0o500)
+    try:
+        with (
+            pytest.raises(PermissionError, match=r"was not written.*may write to"),
+            clusterica.checkpoints(folder, every=0),
+        ):
+            Doubling().run()
+    finally:
+        folder.chmod(0o700)
+
+
+def test_bad_arguments(folder, tmp_path):
+    for every in (-1, float("nan")):
+        with (
+            pytest.raises(ValueError, match="every is"),
+            clusterica.checkpoints(folder, every=every),
+        ):
+            pass
+    (tmp_path / "file").touch()
+    with (
+        pytest.raises(NotADirectoryError, match="is a file; checkpoints need a folder"),
+        clusterica.checkpoints(tmp_path / "file"),
+    ):
+        pass
+
+
+def test_tensors(folder, rng):
+    torch = pytest.importorskip("torch")
+    X = torch.asarray(rng.laplace(size=(200, 4)))
+    expected = KMeans(4, random_state=0).fit(X)
+    for _ in range(2):
+        with clusterica.checkpoints(folder, every=0):
+            found = KMeans(4, random_state=0).fit(X)
+        assert isinstance(found.cluster_centers_, torch.Tensor)
+        assert_array_equal(found.cluster_centers_, expected.cluster_centers_)
+
+
+# --- SIGKILL ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def quick_folder(tmp_path):
+    """A folder in memory if there is one: hundreds of files are brought to the disk, and disks are slow."""
+    memory = "/dev/shm"
+    if not os.access(memory, os.W_OK):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(dir=memory) as folder:
+        yield Path(folder)
+
+
+def kill_and_resume(n_kills, seed, folder, learners=()):
+    command = [sys.executable, HERE / "killed_runs.py", str(n_kills), str(seed), folder, *learners]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    results = [json.loads(line) for line in found.stdout.splitlines()]
+    assert [r["learner"] for r in results if not r["same"]] == [], found.stderr
+    return results
+
+
+QUICK = ("KMeans, batches", "RICA", "LinearSVC, wide", "FeatureNetwork")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_killed_runs(quick_folder):
+    seed = int(np.random.default_rng().integers(2**31))
+    results = kill_and_resume(3, seed, quick_folder, QUICK)
+    assert sum(r["kills"] for r in results) >= len(QUICK), f"seed {seed}"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_two_hundred_killed_runs(quick_folder):
+    seed = int(np.random.default_rng().integers(2**31))
+    assert sum(r["kills"] for r in kill_and_resume(11, seed, quick_folder)) >= 200, f"seed {seed}"
