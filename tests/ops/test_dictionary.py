@@ -7,10 +7,10 @@ from clusterica.arrays import to_host
 from clusterica.ops.code import gram_and_curvature, lasso, omp, unit_atoms
 from clusterica.ops.dictionary import (
     CodeSums,
+    Pursuit,
     code_sums,
     coding_error,
     lasso_sums,
-    pursuit_sums,
     renew_atoms,
 )
 
@@ -57,11 +57,26 @@ def test_targets_stand_beside_the_features(put, problem):
     targets, labels = rng.normal(size=(3, 2)), rng.integers(3, size=60)
     D = unit(rng.normal(size=(9, 7)))
     prepared = [put(a) for a in unit_atoms(D)]
-    sums = pursuit_sums(put(X), *prepared, put(targets), put(labels), n_nonzero=2)
+    sums = Pursuit(2).sums(put(X), *prepared, put(targets), put(labels))
     Z = np.hstack([X, targets[labels]])
     S = omp(Z, *unit_atoms(D), n_nonzero=2)
     np.testing.assert_allclose(to_host(sums.moments), S.T @ Z, atol=1e-8)
     np.testing.assert_allclose(float(sums.energy), (Z**2).sum())
+
+
+def test_targets_are_summed_by_codes_of_the_features_alone(put, problem):
+    X, _, D = problem
+    targets, labels = np.eye(3), np.random.default_rng().integers(3, size=60)
+    prepared = [put(a) for a in unit_atoms(D)]
+    sums = Pursuit(2).sums(put(X), *prepared, put(targets), put(labels))
+    S = omp(X, *unit_atoms(D), n_nonzero=2)
+    np.testing.assert_allclose(to_host(sums.moments)[:, 5:], S.T @ targets[labels], atol=1e-8)
+    W = np.random.default_rng().normal(size=(3, 9))
+    np.testing.assert_allclose(
+        to_host(Pursuit(2).scores(put(X), *prepared, put(W))), S @ W.T, atol=1e-8
+    )
+    names = to_host(Pursuit(2).classes(put(X), *prepared, put(W), put(np.array([5, 6, 7]))))
+    np.testing.assert_array_equal(names, 5 + (S @ W.T).argmax(axis=1))
 
 
 @pytest.mark.parametrize("n_atoms", [9, 150])

@@ -1,6 +1,14 @@
 """Dictionaries for sparse codes, learned from rows."""
 
 from clusterica.dictionaries._kernel_sparse_coding import KernelSparseCoding
+from clusterica.dictionaries._ksvd import KSVD
+from clusterica.dictionaries._ksvd_classifiers import DiscriminativeKSVD, LabelConsistentKSVD
 from clusterica.dictionaries._sparse_coding import SparseCoding
 
-__all__ = ["KernelSparseCoding", "SparseCoding"]
+__all__ = [
+    "KSVD",
+    "DiscriminativeKSVD",
+    "KernelSparseCoding",
+    "LabelConsistentKSVD",
+    "SparseCoding",
+]

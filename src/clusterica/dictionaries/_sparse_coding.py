@@ -215,7 +215,8 @@ class SparseCoding(BaseDictionary):
         )
         D, sums, *rest = result.params
         if isinstance(result.params, Coded):
-            self._stream = Stream(*sums[:3], rows.n_rows, result.params.n_replaced)
+            n = result.params.n_replaced
+            self._stream = Stream(sums.products, sums.moments, sums.uses, rows.n_rows, n)
         else:
             self._stream = rest[0]
         progress.end()

@@ -5,6 +5,7 @@ A block gives these sums. The update of the atoms, one after the other, no longe
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,40 +54,64 @@ def lasso_sums(
     return code_sums(X, S, xp.sum(xp.astype(gaps > tol, xp.int64)))
 
 
-@working_memory(
-    lambda row, D, G, inverse, targets: (
-        (2 * int(D.shape[1]) + ((4 if row.is_numpy else 14) * int(D.shape[0]))) * row.itemsize
-    )
-)
-def pursuit_sums(
-    X: Array,
-    D: Array,
-    G: Array,
-    inverse: Array,
-    targets: Array | None,
-    *labels: Array,
-    n_nonzero: int,
-) -> CodeSums:
-    """Return the sums of a block with codes by orthogonal matching pursuit.
+@dataclass(frozen=True)
+class Pursuit:
+    """Functions of a block with codes by orthogonal matching pursuit, of at most so many atoms a row.
 
-    Parameters
-    ----------
-    X : array of shape (n_rows, n_features)
-        The block.
-    D, G, inverse : arrays
-        What :func:`clusterica.ops.code.unit_atoms` returns for a dictionary of unit atoms.
-    targets : array of shape (n_classes, n_targets) or None
-        What is put beside the features of a row, by its class.
-    labels : array of shape (n_rows,)
-        The class of every row, if there are targets.
-    n_nonzero : int
-        Most atoms of a row.
+    D, G and inverse are what :func:`clusterica.ops.code.unit_atoms` returns for a dictionary of unit atoms.
     """
-    if targets is not None:
+
+    n_nonzero: int
+
+    def _bytes(self, row: Row, D: Array, *_: Any) -> int:
+        # The responses of every atom that was chosen, and the factor of those atoms; less in compiled code.
+        of_atoms = 4 if row.is_numpy else self.n_nonzero + 10
+        numbers = 2 * int(D.shape[1]) + of_atoms * int(D.shape[0]) + self.n_nonzero**2
+        return numbers * row.itemsize
+
+    @working_memory(_bytes)
+    def sums(
+        self,
+        X: Array,
+        D: Array,
+        G: Array,
+        inverse: Array,
+        targets: Array | None = None,
+        labels: Array | None = None,
+    ) -> CodeSums:
+        """Return the sums of a block, in which the targets of its class may stand beside a row.
+
+        Parameters
+        ----------
+        X : array of shape (n_rows, n_features)
+            The block.
+        D, G, inverse : arrays
+            The dictionary, with atoms of n_features or of n_features + n_targets numbers. The first code the
+            rows alone, the second the rows and their targets.
+        targets : array of shape (n_classes, n_targets) or None
+            What is put beside the features of a row, by its class.
+        labels : array of shape (n_rows,) or None
+            The class of every row, if there are targets.
+        """
+        xp, Z = namespace_of(X), X
+        if targets is not None:
+            Z = xp.concat([X, xp.take(targets, labels, axis=0)], axis=1)
+        coded = Z if D.shape[1] == Z.shape[1] else X
+        S = omp(coded, D, G, inverse, n_nonzero=self.n_nonzero)
+        return code_sums(Z, S, xp.zeros((), device=X.device))
+
+    @working_memory(_bytes)
+    def scores(self, X: Array, D: Array, G: Array, inverse: Array, W: Array) -> Array:
+        """Return ``W s`` for every row, shape (n_rows, n_classes)."""
+        return omp(X, D, G, inverse, n_nonzero=self.n_nonzero) @ W.T
+
+    @working_memory(_bytes)
+    def classes(
+        self, X: Array, D: Array, G: Array, inverse: Array, W: Array, classes: Array
+    ) -> Array:
+        """Return the class with the largest score for every row, shape (n_rows,)."""
         xp = namespace_of(X)
-        X = xp.concat([X, xp.take(targets, labels[0], axis=0)], axis=1)
-    S = omp(X, D, G, inverse, n_nonzero=n_nonzero)
-    return code_sums(X, S, namespace_of(X).zeros((), device=X.device))
+        return xp.take(classes, xp.argmax(self.scores(X, D, G, inverse, W), axis=1), axis=0)
 
 
 def code_sums(X: Array, S: Array, unsolved: Array) -> CodeSums:
