@@ -243,7 +243,7 @@ def omp_reference(X: Array, D: Array, G: Array, inverse: Array, *, n_nonzero: in
         L[:, t, :] = xp.where(go_on, at_j[:, :, 0], 0.0)
         L[:, t, t] = length[:, 0]
         chosen.append(j)
-    return _placed(_solve_transposed(L, z), chosen, k) * inverse
+    return placed(_solve_transposed(L, z), chosen, k) * inverse
 
 
 def _solve_transposed(L: Array, z: Array) -> Array:
@@ -256,7 +256,7 @@ def _solve_transposed(L: Array, z: Array) -> Array:
     return s
 
 
-def _placed(s: Array, chosen: list[Array], k: int) -> Array:
+def placed(s: Array, chosen: list[Array], k: int) -> Array:
     """Return codes of k atoms with the value ``s[i, t]`` at the atom ``chosen[t][i]``."""
     xp = namespace_of(s)
     atoms = xp.arange(k, device=s.device)
