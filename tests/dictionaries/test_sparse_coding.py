@@ -88,6 +88,15 @@ def test_partial_fit_learns_and_goes_on_after_fit(X):
     assert objective(whole, X) < 1.01 * before
 
 
+def test_partial_fit_with_fewer_rows_than_atoms_given(X):
+    model = SparseCoding(12, alpha=0.1, init=X[:12])
+    for i in range(5):
+        model.partial_fit(X[7 * i : 7 * i + 7])
+    assert objective(model, X) < objective(
+        SparseCoding(12, alpha=0.1, init=X[:12]).partial_fit(X[:1]), X
+    )
+
+
 def test_codes_are_those_of_the_encoder(X):
     model = SparseCoding(10, alpha=0.2, max_iter=5, random_state=0).fit(X)
     encoder = SparseEncoder(model.components_, alpha=0.2, split_signs=False)

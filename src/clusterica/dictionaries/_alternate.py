@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from clusterica.arrays import Rows, to_host
+from clusterica.arrays import Rows, one_blas_thread, to_host
 from clusterica.ops.dictionary import CodeSums, coding_error, renew_atoms
 from clusterica.ops.linalg import row_energies, unit_rows
 from clusterica.optim import Step
@@ -61,7 +61,8 @@ class Alternation:
 
     def step(self, old: Coded) -> Step:
         """Return the atoms after a step, with their objective."""
-        D = renew_atoms(old.D, old.sums.products, old.sums.moments, max_sweeps=20)
+        with one_blas_thread():  # products of small matrices, many times over
+            D = renew_atoms(old.D, old.sums.products, old.sums.moments, max_sweeps=20)
         bad = self._useless(D, old.sums.uses)
         change = float(((D - old.D)[~bad] ** 2).sum()) / len(D)
         if bad.any() and len(self.candidates):
