@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.pipeline import FeatureUnion
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from clusterica import config_context
@@ -113,3 +114,24 @@ def test_spatial_pyramids_of_codes(library, learner, encoder):
     cells = features[:, n_codes:].reshape(6, 20, n_codes)
     for pyramid in (cells[:, :4], cells[:, 4:]):
         np.testing.assert_allclose(pyramid.max(axis=1), features[:, :n_codes], atol=1e-5)
+
+
+def test_several_scales_stand_side_by_side():
+    images = np.random.default_rng(0).integers(0, 256, size=(6, 20, 20), dtype=np.uint8)
+    settings = {"n_patches": 200, "whitener": None, "pooling": "max", "random_state": 0}
+    parts = {
+        side: ImageFeatures(
+            8,
+            patch_size=side,
+            stride=4,
+            normalizer=GradientDescriptor(),
+            learner=KMeans(max_iter=5),
+            encoder="llc",
+            **settings,
+        )
+        for side in (8, 12)
+    }
+    union = FeatureUnion([(str(side), part) for side, part in parts.items()])
+    features = union.fit_transform(images)
+    expected = [part.fit_transform(images) for part in parts.values()]
+    np.testing.assert_allclose(features, np.hstack(expected))

@@ -65,10 +65,10 @@ class Alternation:
             D = renew_atoms(old.D, old.sums.products, old.sums.moments, max_sweeps=20)
         bad = self._useless(D, old.sums.uses)
         change = float(((D - old.D)[~bad] ** 2).sum()) / len(D)
-        if bad.any() and len(self.candidates):
-            places = np.flatnonzero(bad)[: len(self.candidates)]
+        places = np.flatnonzero(bad)[: len(self.candidates)]
+        if places.size:
             D[places] = worst_rows(self.candidates, self.explain(self.candidates, D), len(places))
-        new = self._coded(D, old.n_replaced + int(bad.sum()))
+        new = self._coded(D, old.n_replaced + places.size)
         return Step(new, new.objective, change)
 
     def _coded(self, D: HostArray, n_replaced: int) -> Coded:
