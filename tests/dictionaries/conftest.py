@@ -44,13 +44,16 @@ class Blocks:
         return (self.X[i : i + 71] for i in range(0, len(self.X), 71))
 
 
-@pytest.fixture(params=["float32", "blocks", "dask", "small memory", "one thread"])
+@pytest.fixture(params=["float32", "blocks", "dask", "small memory", "one thread", "streamed"])
 def as_kind(request):
     """Rows as another kind of input, and the configuration to walk them with."""
     da = pytest.importorskip("dask.array")
     kind = request.param
     settings = {"memory": "64KiB" if kind == "small memory" else "1GiB"}
     settings["threads"] = 1 if kind == "one thread" else 2
+    if kind == "streamed":  # blocks are tensors, as they are on a GPU
+        pytest.importorskip("torch")
+        settings["device"] = "cpu"
     change = {
         "float32": lambda X: X.astype(np.float32),
         "blocks": Blocks,
