@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
 from sklearn.pipeline import FeatureUnion
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -11,6 +12,7 @@ from clusterica.cluster import KMeans
 from clusterica.dictionaries import SparseCoding
 from clusterica.encoders import LLCEncoder, SparseEncoder
 from clusterica.images import ImageFeatures, sample_patches
+from clusterica.linear import LinearSVC
 from clusterica.preprocessing import GradientDescriptor
 
 
@@ -135,3 +137,38 @@ def test_several_scales_stand_side_by_side():
     features = union.fit_transform(images)
     expected = [part.fit_transform(images) for part in parts.values()]
     np.testing.assert_allclose(features, np.hstack(expected))
+
+
+@pytest.mark.filterwarnings("ignore:.*did not converge")
+def test_codes_of_descriptors_beat_visual_words():
+    """Digits, three times as large, from 150 labels: LLC and ScSPM against one-hot codes."""
+    digits = load_digits()
+    images = np.kron(digits.images, np.ones((3, 3))).astype(np.float32)
+    order = np.random.default_rng(0).permutation(len(images))
+    train, test = order[:150], order[150:750]
+    systems = {
+        "words": (KMeans(max_iter=20), "hard"),
+        "LLC": (KMeans(max_iter=20), "llc"),
+        "ScSPM": (SparseCoding(alpha=0.15, batch_size=1000, max_iter=5), SparseEncoder(alpha=0.15)),
+    }
+    scores = {}
+    for name, (learner, encoder) in systems.items():
+        features = ImageFeatures(
+            64,
+            patch_size=8,
+            stride=2,
+            n_patches=5000,
+            normalizer=GradientDescriptor(floor=1.0),
+            whitener=None,
+            learner=learner,
+            encoder=encoder,
+            pooling="max",
+            grid=[(1, 1), (2, 2)],
+            random_state=0,
+        ).fit(images[train])
+        seen, fresh = (features.transform(images[part]) for part in (train, test))
+        classifier = LinearSVC(C=10.0, standardize=False).fit(seen, digits.target[train])
+        scores[name] = classifier.score(fresh, digits.target[test])
+    assert scores["LLC"] > scores["words"]
+    assert scores["ScSPM"] > scores["words"]
+    assert min(scores["LLC"], scores["ScSPM"]) > 0.92, scores
