@@ -11,6 +11,7 @@ GUIDE = Path(__file__).parents[2] / "docs" / "guide"
 PAGES = (
     "../architecture",
     "clusters",
+    "dictionaries",
     "encoders",
     "kernel_rica",
     "linear",

@@ -8,6 +8,7 @@ import pytest
 from clusterica.encoders import (
     HardEncoder,
     KernelSparseEncoder,
+    LLCEncoder,
     OMPEncoder,
     SigmoidEncoder,
     SoftThresholdEncoder,
@@ -28,6 +29,7 @@ ENCODERS = {
     "kernel-sparse-signed": partial(
         KernelSparseEncoder, kernel="polynomial", normalize=False, tol=1e-9, split_signs=False
     ),
+    "llc": partial(LLCEncoder, n_neighbors=3),
     "omp-signed": partial(OMPEncoder, n_nonzero=3, split_signs=False),
 }
 

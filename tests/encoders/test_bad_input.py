@@ -7,6 +7,7 @@ from sklearn.exceptions import NotFittedError
 from clusterica.encoders import (
     HardEncoder,
     KernelSparseEncoder,
+    LLCEncoder,
     OMPEncoder,
     SigmoidEncoder,
     SoftThresholdEncoder,
@@ -85,6 +86,8 @@ BAD = [
     (KernelSparseEncoder, "kernel", "gauss"),
     (KernelSparseEncoder, "sparsity", 0.0),
     (KernelSparseEncoder, "normalize", None),
+    (LLCEncoder, "n_neighbors", 0),
+    (LLCEncoder, "ridge", 0.0),
     (OMPEncoder, "n_nonzero", 0),
     (OMPEncoder, "n_nonzero", 1.5),
 ]
@@ -105,6 +108,12 @@ def test_more_atoms_than_there_are(rows, atoms):
         OMPEncoder(atoms, n_nonzero=10).fit(rows)
     with pytest.raises(ValueError, match=message):
         OMPEncoder(n_nonzero=10).prepare(atoms)
+
+
+def test_more_neighbours_than_atoms(rows, atoms):
+    message = "n_neighbors=10 must be at most the number of atoms, 9; lower it"
+    with pytest.raises(ValueError, match=message):
+        LLCEncoder(atoms, n_neighbors=10).fit(rows)
 
 
 def test_atoms_without_a_median_distance(rows):

@@ -20,6 +20,7 @@ from clusterica.encoders import (
     ENCODER_NAMES,
     HardEncoder,
     KernelSparseEncoder,
+    LLCEncoder,
     OMPEncoder,
     SigmoidEncoder,
     SoftThresholdEncoder,
@@ -131,6 +132,30 @@ def test_omp_of_one_atom_is_the_code_of_spherical_k_means(rows):
     )
 
 
+@pytest.mark.parametrize("n_neighbors", [1, 2, 5, 9])
+def test_llc(rows, atoms, n_neighbors):
+    """The small systems one by one, as the paper's text has them."""
+    encoder = LLCEncoder(atoms, n_neighbors=n_neighbors, ridge=1e-3)
+    codes = encoder.fit_transform(rows)
+    for x, code in zip(rows[:50], codes, strict=False):
+        nearest = np.argsort(((atoms - x) ** 2).sum(axis=1))[:n_neighbors]
+        Z = atoms[nearest] - x
+        C = Z @ Z.T
+        w = np.linalg.solve(C + 1e-3 * np.trace(C) * np.eye(n_neighbors), np.ones(n_neighbors))
+        expected = np.zeros(9)
+        expected[nearest] = w / w.sum()
+        np.testing.assert_allclose(code, expected, atol=1e-9)
+
+
+def test_llc_of_a_row_on_an_atom(atoms):
+    """The row is that atom; where all neighbours are alike, they share the weight."""
+    codes = LLCEncoder(atoms, n_neighbors=3, ridge=1e-6).fit_transform(atoms)
+    np.testing.assert_allclose(codes, np.eye(9), atol=1e-3)
+    same = np.repeat(atoms[:1], 4, axis=0)
+    codes = LLCEncoder(same, n_neighbors=2).fit_transform(atoms[:1])
+    np.testing.assert_allclose(np.sort(codes), [[0, 0, 0.5, 0.5]])
+
+
 # --- The interface of blocks -----------------------------------------------------------------------
 
 
@@ -183,6 +208,7 @@ def test_names_make_encoders():
         "sparse",
         "omp",
         "kernel-sparse",
+        "llc",
     )
     made = [type(make_encoder(name)) for name in ENCODER_NAMES]
     assert made == [
@@ -193,6 +219,7 @@ def test_names_make_encoders():
         SparseEncoder,
         OMPEncoder,
         KernelSparseEncoder,
+        LLCEncoder,
     ]
 
 

@@ -6,6 +6,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from clusterica.encoders import (
     HardEncoder,
     KernelSparseEncoder,
+    LLCEncoder,
     OMPEncoder,
     SigmoidEncoder,
     SoftThresholdEncoder,
@@ -46,6 +47,10 @@ class KernelSparse(AnyWidth, KernelSparseEncoder):
     pass
 
 
+class LLC(AnyWidth, LLCEncoder):
+    pass
+
+
 class OMP(AnyWidth, OMPEncoder):
     pass
 
@@ -61,6 +66,7 @@ class OMP(AnyWidth, OMPEncoder):
         Sparse(split_signs=False),
         KernelSparse(),
         KernelSparse(kernel="inverse-distance", normalize=False, split_signs=False),
+        LLC(),
         OMP(n_nonzero=2),
     ],
 )

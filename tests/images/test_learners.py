@@ -11,7 +11,13 @@ from sklearn.preprocessing import StandardScaler
 
 import clusterica
 from clusterica.cluster import CosineKMeans, GainShapeKMeans, KMeans
-from clusterica.dictionaries import KernelSparseCoding
+from clusterica.dictionaries import (
+    KSVD,
+    KernelSparseCoding,
+    SparseAutoencoder,
+    SparseCoding,
+    SparseRBM,
+)
 from clusterica.ica import KernelICA
 from clusterica.images import ImageFeatures, sample_patches
 from clusterica.images._bank import default_eps
@@ -147,6 +153,10 @@ def test_other_steps(images, settings):
         KernelRICA(gamma=3.0, max_iter=3),
         KernelICA(n_landmarks=50, max_iter=5),
         KernelSparseCoding(gamma=1.0, max_iter=3),
+        SparseCoding(alpha=0.5, max_iter=3),
+        KSVD(n_nonzero=1, max_iter=3),
+        SparseAutoencoder(target=0.1, max_iter=3),
+        SparseRBM(target=0.1, max_iter=2),
         KMeans(max_iter=3),
         "spherical-k-means",
         SklearnKMeans(n_init=1),

@@ -26,10 +26,19 @@ from clusterica.cluster import (
     VonMisesFisherMixture,
 )
 from clusterica.contrasts import LogCosh, TorusPooling
-from clusterica.dictionaries import KernelSparseCoding
+from clusterica.dictionaries import (
+    KSVD,
+    DiscriminativeKSVD,
+    KernelSparseCoding,
+    LabelConsistentKSVD,
+    SparseAutoencoder,
+    SparseCoding,
+    SparseRBM,
+)
 from clusterica.encoders import (
     HardEncoder,
     KernelSparseEncoder,
+    LLCEncoder,
     OMPEncoder,
     SigmoidEncoder,
     SoftThresholdEncoder,
@@ -48,7 +57,12 @@ from clusterica.networks import (
     ImageClassifier,
     Layer,
 )
-from clusterica.preprocessing import ContrastNormalizer, KernelWhitener, Whitener
+from clusterica.preprocessing import (
+    ContrastNormalizer,
+    GradientDescriptor,
+    KernelWhitener,
+    Whitener,
+)
 from clusterica.rica import RICA, DiscriminativeKernelRICA, DiscriminativeRICA, KernelRICA
 
 
@@ -81,6 +95,12 @@ MODELS = {
     "KernelWhitener": KernelWhitener(3, kernel=Normalized(Polynomial(2)), random_state=0),
     "KernelICA": KernelICA(2, kernel=Gaussian(0.3), n_landmarks=30, random_state=0),
     "KernelSparseCoding": KernelSparseCoding(3, sparsity=0.5, tol=0.01, random_state=0),
+    "SparseCoding": SparseCoding(6, alpha=0.2, tol=0.1, random_state=0),
+    "KSVD": KSVD(6, n_nonzero=2, tol=0.1, random_state=0),
+    "SparseAutoencoder": SparseAutoencoder(6, target=0.2, tol=0.1, random_state=0),
+    "SparseRBM": SparseRBM(6, target=0.2, max_iter=2, random_state=0),
+    "LLCEncoder": LLCEncoder(ATOMS, n_neighbors=2),
+    "GradientDescriptor": GradientDescriptor(n_cells=2),
     "OMPEncoder": OMPEncoder(ATOMS, n_nonzero=2),
     "KurtosisPursuit": KurtosisPursuit(objective="max", random_state=0),
     "RICA": RICA(6, penalty=LogCosh(2.0), signs=[1] * 6, random_state=0, tol=1e-3),
@@ -173,12 +193,14 @@ def test_filters_of_classes(constraint, learner, X, tmp_path):
     [
         LinearSVC(C=1.0),
         RidgeClassifier(alpha=1.0),
+        DiscriminativeKSVD(5, tol=1.0, random_state=0),
+        LabelConsistentKSVD(2, tol=1.0, random_state=0),
         KernelRidgeClassifier("linear", alpha=1.0),
         KernelRidgeClassifier("rbf", alpha=1.0, gamma=0.1),
     ],
     ids=str,
 )
-def test_linear_classifiers(classifier, X, tmp_path):
+def test_classifiers(classifier, X, tmp_path):
     y = np.array(["north", "south"])[(X[:, 0] > 0).astype(int)]
     model = classifier.fit(X, y)
     again = there_and_back(model, tmp_path)
@@ -210,6 +232,14 @@ def test_whitening_goes_on(X, tmp_path):
     model = Whitener().fit(X[:150])
     again = there_and_back(model, tmp_path).partial_fit(X[150:])
     assert_array_equal(again.whitening_, model.partial_fit(X[150:]).whitening_)
+
+
+@pytest.mark.parametrize("begin", ["fit", "partial_fit"])
+@pytest.mark.filterwarnings("ignore:.*did not converge")
+def test_steps_of_atoms_go_on(begin, X, tmp_path):
+    model = getattr(SparseCoding(5, alpha=0.2, max_iter=2, random_state=0), begin)(X[:150])
+    again = there_and_back(model, tmp_path).partial_fit(X[150:])
+    assert_array_equal(again.components_, model.partial_fit(X[150:]).components_)
 
 
 @pytest.mark.parametrize("begin", ["fit", "partial_fit"])
@@ -339,9 +369,11 @@ def test_every_estimator_is_tried():
         "Layer",
         "KernelRidgeClassifier",
         "DensityClusterer",
+        "DiscriminativeKSVD",
         "DiscriminativeKernelRICA",
         "DiscriminativeRICA",
         "ImageFeatures",
+        "LabelConsistentKSVD",
         "LinearSVC",
         "RidgeClassifier",
     }

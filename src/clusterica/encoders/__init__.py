@@ -2,6 +2,7 @@
 
 from clusterica.encoders._base import BaseEncoder
 from clusterica.encoders._kernel_sparse import KernelSparseEncoder
+from clusterica.encoders._local import LLCEncoder
 from clusterica.encoders._names import ENCODER_NAMES, make_encoder
 from clusterica.encoders._nearest import HardEncoder, TriangleEncoder
 from clusterica.encoders._responses import SigmoidEncoder, SoftThresholdEncoder
@@ -12,6 +13,7 @@ __all__ = [
     "BaseEncoder",
     "HardEncoder",
     "KernelSparseEncoder",
+    "LLCEncoder",
     "OMPEncoder",
     "SigmoidEncoder",
     "SoftThresholdEncoder",

@@ -159,10 +159,28 @@ class BaseEncoder(
             In the library and on the device of X.
         """
         rows = check_fitted_rows(self, X, "dictionary_")
+        return self.encode_rows(rows, self.dictionary_, lazy=array_api_compat.is_dask_array(X))
+
+    def encode_rows(self, rows: Rows, D: Array, *, lazy: bool = False) -> Array:
+        """Return the codes of checked rows by a dictionary; warn once of codes that did not converge.
+
+        Parameters
+        ----------
+        rows : Rows
+            The rows.
+        D : array of shape (n_atoms, n_features)
+            The dictionary, of any library and dtype.
+        lazy : bool, default=False
+            Whether the rows are those of a Dask array: a count would have to compute all codes now.
+
+        Returns
+        -------
+        codes : array of shape (n_samples, n_features_out)
+            In the library and on the device of the rows.
+        """
         # In the dtype of the rows, which may differ from that of the rows in fit.
-        D = np.asarray(to_host(self.dictionary_), dtype=rows.dtype)
-        if array_api_compat.is_dask_array(X):
-            # The result is lazy; a count would have to compute all codes now.
+        D = np.asarray(to_host(D), dtype=rows.dtype)
+        if lazy:
             return map_rows(self.encode, rows, *self.prepare(D))
         # Codes and counts in one walk: the solver would otherwise run twice.
         codes, counts = map_rows_reduce(self.encode_and_count, rows, *self.prepare(D))

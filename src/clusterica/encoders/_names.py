@@ -6,6 +6,7 @@ from typing import Any
 
 from clusterica.encoders._base import BaseEncoder
 from clusterica.encoders._kernel_sparse import KernelSparseEncoder
+from clusterica.encoders._local import LLCEncoder
 from clusterica.encoders._nearest import HardEncoder, TriangleEncoder
 from clusterica.encoders._responses import SigmoidEncoder, SoftThresholdEncoder
 from clusterica.encoders._sparse import OMPEncoder, SparseEncoder
@@ -18,6 +19,7 @@ _BY_NAME: dict[str, type[BaseEncoder]] = {
     "sparse": SparseEncoder,
     "omp": OMPEncoder,
     "kernel-sparse": KernelSparseEncoder,
+    "llc": LLCEncoder,
 }
 ENCODER_NAMES = tuple(_BY_NAME)
 """What :func:`make_encoder` knows by name."""
@@ -30,7 +32,8 @@ def make_encoder(encoder: Any) -> Any:
 
     Parameters
     ----------
-    encoder : {"hard", "triangle", "soft-threshold", "sigmoid", "sparse", "omp", "kernel-sparse"} or encoder
+    encoder : str or encoder
+        "hard", "triangle", "soft-threshold", "sigmoid", "sparse", "omp", "kernel-sparse" or "llc".
         A name stands for the encoder with its default settings. An object must have the methods
         ``prepare``, ``encode`` and ``n_features_out`` of the encoders here, and no dictionary of its own.
 

@@ -40,7 +40,7 @@ from clusterica.ops.code import split_signs
 from clusterica.ops.linalg import project, row_energies, unit_rows
 from clusterica.ops.patch import n_places, normalize_contrast, take_patches
 from clusterica.optim import Progress
-from clusterica.preprocessing import ContrastNormalizer, Whitener
+from clusterica.preprocessing import ContrastNormalizer, GradientDescriptor, Whitener
 
 LEARNERS = ("spherical-k-means", "patches")
 _AT_ONCE = 2**14  # patches that are cut together; the index of each of their pixels takes 8 bytes
@@ -347,9 +347,10 @@ def learned_filters(learner: Any, rows: Array, *, required: bool) -> Array:
 
 def in_pixels(bank: Bank, *, patterns: bool) -> Array:
     """Return the filters as those of normalised pixels, D T, or as patterns that whiten to them."""
-    if bank.filters is None or not isinstance(bank.whitener, Whitener | None):
+    described = isinstance(bank.normalizer, GradientDescriptor)  # its output is no pixels
+    if bank.filters is None or described or not isinstance(bank.whitener, Whitener | None):
         raise AttributeError(
-            "there are no filters in pixels: that takes filters_, and a Whitener or none"
+            "there are no filters in pixels: that takes filters_ of patches, and a Whitener or none"
         )
     if bank.whitener is None:
         return bank.filters

@@ -92,8 +92,8 @@ class ImageFeatures(
         "patches" takes random whitened patches of unit length as they are.
     encoder : str or encoder, default="soft-threshold"
         How a patch is encoded: "hard", "triangle", "soft-threshold", "sigmoid", "sparse", "omp",
-        "kernel-sparse", or an encoder of :mod:`clusterica.encoders`. "transform" calls the learner's own
-        transform, whose codes must not cancel out when pooled; "transform-both-signs" puts their positive
+        "kernel-sparse", "llc", or an encoder of :mod:`clusterica.encoders`. "transform" calls the learner's
+        own transform, whose codes must not cancel out when pooled; "transform-both-signs" puts their positive
         and negative parts side by side.
     stride : int, default=1
         Step from one patch of an image to the next, in pixels.

@@ -235,12 +235,20 @@ def omp_reference(X: Array, D: Array, G: Array, inverse: Array, *, n_nonzero: in
         L[:, t, :] = xp.where(go_on, at_j[:, :, 0], 0.0)
         L[:, t, t] = length[:, 0]
         chosen.append(j)
-    # Solve Lᵀ s = z for every row, from the last unknown to the first, and put each s at its atom. By hand:
-    # the array API has no triangular solver, and L has only n_nonzero rows.
-    codes = xp.zeros_like(Q)
+    # Solve Lᵀ s = z for every row, from the last unknown to the first, by hand: the array API has no
+    # triangular solver, and L has only n_nonzero rows.
     for t in reversed(range(n_nonzero)):
-        s = z[:, t : t + 1] / L[:, t, t : t + 1]
-        z[:, :t] = z[:, :t] - L[:, t, :t] * s
+        z[:, t] = z[:, t] / L[:, t, t]
+        z[:, :t] = z[:, :t] - L[:, t, :t] * z[:, t : t + 1]
+    return placed(z, chosen, k) * inverse
+
+
+def placed(s: Array, chosen: list[Array], k: int) -> Array:
+    """Return codes of k atoms with the value ``s[i, t]`` at the atom ``chosen[t][i]``."""
+    xp = namespace_of(s)
+    atoms = xp.arange(k, device=s.device)
+    codes = xp.zeros((s.shape[0], k), dtype=s.dtype, device=s.device)
+    for t, j in enumerate(chosen):
         # Added, since a row that is done may name one of its atoms again, with the value 0.
-        codes = codes + xp.where(chosen[t] == xp.arange(k, device=Q.device), s, 0.0)
-    return codes * inverse
+        codes = codes + xp.where(j == atoms, s[:, t : t + 1], 0.0)
+    return codes

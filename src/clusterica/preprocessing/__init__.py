@@ -1,7 +1,8 @@
 """Preparing rows: contrast normalisation and whitening."""
 
 from clusterica.preprocessing._contrast import ContrastNormalizer
+from clusterica.preprocessing._gradients import GradientDescriptor
 from clusterica.preprocessing._kernel_whitener import KernelWhitener
 from clusterica.preprocessing.whitening import Whitener
 
-__all__ = ["ContrastNormalizer", "KernelWhitener", "Whitener"]
+__all__ = ["ContrastNormalizer", "GradientDescriptor", "KernelWhitener", "Whitener"]

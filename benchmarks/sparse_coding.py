@@ -1,0 +1,138 @@
+"""Sparse coding against scikit-learn's MiniBatchDictionaryLearning: time to the same objective.
+
+Both learn from the same batches of white patches, from the same atoms. The objective is that of held-out
+patches with codes solved to a small gap, ``mean ½ |x - Dᵀ s|² + α |s|₁``, and the clock stands still while it
+is computed. The mark is what scikit-learn reaches after its batches; clusterica works until it is as good.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.decomposition import MiniBatchDictionaryLearning
+from sklearn.exceptions import ConvergenceWarning
+
+from benchmarks.machine import describe
+from clusterica import config_context
+from clusterica.datasets import photo_patches
+from clusterica.dictionaries import SparseCoding
+from clusterica.encoders import SparseEncoder
+from clusterica.ops.linalg import unit_rows
+from clusterica.preprocessing import ContrastNormalizer, Whitener
+
+RESULTS = Path(__file__).parent / "results"
+SHAPE = (400_000, 108, 1600)  # rows, features, atoms
+QUICK = (5_000, 108, 100)
+ALPHA = 1.0
+THEIR_BATCH = 256  # the default of scikit-learn
+OUR_BATCH = 4096  # with fewer rows the atoms move more often, and codes of a row take longer
+
+
+def patches(n_rows: int, n_features: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return white patches to learn from, and 2,000 others, with so many components kept."""
+    normalizer = ContrastNormalizer(eps=10.0)
+    some = photo_patches(n_rows + 2000, 11, random_state=0)
+    X = normalizer.fit_transform(some).astype(np.float32)
+    X = Whitener("pca", eps=0.1, n_components=n_features).fit_transform(X)
+    return X[:-2000], X[-2000:]
+
+
+def cost(D: np.ndarray, fresh: np.ndarray) -> float:
+    """Return the objective of held-out rows."""
+    D = unit_rows(D.astype(np.float32))
+    S = SparseEncoder(D, alpha=ALPHA, split_signs=False).fit_transform(fresh)
+    error = 0.5 * ((fresh - S @ D) ** 2).sum(axis=1)
+    return float((error + ALPHA * np.abs(S).sum(axis=1)).mean())
+
+
+def timed(
+    model: Any, X: np.ndarray, fresh: np.ndarray, *, batch: int, n_checks: int, mark: float | None
+) -> list[tuple[float, float]]:
+    """Return (seconds, objective) after shares of a pass, until the mark or four passes."""
+    order, seconds, path, since = np.random.default_rng(0).permutation(len(X)), 0.0, [], 0
+    for passes in range(4 if mark is not None else 1):
+        for start in range(0, len(X), batch):
+            rows = X[order[start : start + batch]]
+            began = time.perf_counter()
+            model.partial_fit(rows)
+            seconds += time.perf_counter() - began
+            since += len(rows)
+            last = start + batch >= len(X)
+            if since >= len(X) / n_checks or last:
+                since = 0
+                path.append((seconds, cost(model.components_, fresh)))
+                print(type(model).__name__, passes, *path[-1], flush=True)
+                if mark is not None and path[-1][1] <= mark:
+                    return path
+    return path
+
+
+def race(shape: tuple[int, int, int], share: float, n_jobs: int | None) -> dict[str, Any]:
+    """Return both paths, and the ratio of times to the mark; scikit-learn gets a share of a pass."""
+    n_rows, n_features, n_atoms = shape
+    X, fresh = patches(n_rows, n_features)
+    start = unit_rows(X[np.random.default_rng(1).choice(len(X), n_atoms, replace=False)])
+
+    def peer() -> MiniBatchDictionaryLearning:
+        return MiniBatchDictionaryLearning(
+            n_atoms,
+            alpha=ALPHA,
+            batch_size=THEIR_BATCH,
+            fit_algorithm="cd",
+            dict_init=start,
+            n_jobs=n_jobs,
+        )
+
+    ours = SparseCoding(n_atoms, alpha=ALPHA, init=start)
+    # Compile, and start worker processes, before the clock runs.
+    clone(ours).partial_fit(X[: 2 * n_atoms])
+    peer().partial_fit(X[:THEIR_BATCH])
+    theirs = timed(
+        peer(), X[: int(share * len(X))], fresh, batch=THEIR_BATCH, n_checks=8, mark=None
+    )
+    mark = min(objective for _, objective in theirs)
+    with config_context(threads=2):
+        path = timed(ours, X, fresh, batch=min(OUR_BATCH, n_rows // 4), n_checks=50, mark=mark)
+    reached = path[-1][1] <= mark
+    theirs_at = next(seconds for seconds, objective in theirs if objective <= mark)
+    return {
+        "shape": shape,
+        "alpha": ALPHA,
+        "share_of_a_pass": share,
+        "sklearn_jobs": n_jobs,
+        "start": cost(start, fresh),
+        "mark": mark,
+        "reached": reached,
+        "sklearn": theirs,
+        "clusterica": path,
+        "speed_up": theirs_at / path[-1][0] if reached else None,
+    }
+
+
+def main() -> None:
+    """Measure and write ``results/sparse-coding-cpu.json``."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a small shape, for a try")
+    parser.add_argument(
+        "--share", type=float, default=1.0, help="of a pass that scikit-learn makes"
+    )
+    parser.add_argument("--jobs", type=int, default=2, help="processes of scikit-learn; 0 is none")
+    parser.add_argument("--output")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore", ConvergenceWarning)
+    kind = "quick" if options.quick else "cpu"
+    target = Path(options.output or RESULTS / f"sparse-coding-{kind}.json")
+    result = race(QUICK if options.quick else SHAPE, options.share, options.jobs or None)
+    print(json.dumps(result, indent=1))
+    target.write_text(json.dumps({"machine": describe(), "threads": 2, **result}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

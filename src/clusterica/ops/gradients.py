@@ -1,0 +1,119 @@
+"""Histograms of gradients of patches: ``v[c, o] = sum over pixels p of w_c(p) b_o(θ(p)) |∇(p)|``, as in SIFT.
+
+A pixel counts for the four cells about it and for the two orientations about its own, by its distance from
+each (trilinear), and less the farther it is from the middle of the patch (a Gaussian).
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from clusterica.arrays import Array, Row, namespace_of, to_like, working_memory
+from clusterica.ops.linalg import row_lengths
+
+
+class PatchShape(NamedTuple):
+    """Height, width and channels of a patch."""
+
+    height: int
+    width: int
+    channels: int
+
+
+def _bytes(row: Row, *_: Any) -> int:
+    # The numbers of 8 orientations and the pixels a few times.
+    return 14 * row.n_features * row.itemsize
+
+
+@working_memory(_bytes)
+def gradient_histograms(
+    X: Array,
+    *,
+    shape: PatchShape,
+    n_cells: int = 4,
+    n_orientations: int = 8,
+    clip: float = 0.2,
+    floor: float = 0.0,
+) -> Array:
+    """Return descriptors of patches, shape (n_rows, n_cells * n_cells * n_orientations).
+
+    Parameters
+    ----------
+    X : (n_rows, height * width * channels) array
+        Patches, row by row; channels are averaged.
+    shape : PatchShape
+    n_cells : int, default=4
+        Cells along each side.
+    n_orientations : int, default=8
+        Orientations of gradients, evenly from 0 to 2π.
+    clip : float, default=0.2
+        Largest entry of a descriptor of unit length; it is scaled to unit length again.
+    floor : float, default=0.0
+        Length below which a histogram counts as flat: it is divided by the floor and not by its length.
+    """
+    xp = namespace_of(X)
+    height, width, channels = shape
+    grey = xp.mean(xp.reshape(X, (-1, height, width, channels)), axis=3)
+    down, across = _slopes(grey, 1), _slopes(grey, 2)
+    strength = xp.reshape(xp.sqrt(down * down + across * across), (-1, 1, height * width))
+    angle = xp.reshape(xp.atan2(down, across), (-1, 1, height * width))
+    # Distance from every orientation, in units of their spacing, around the circle.
+    centers = to_like(np.arange(n_orientations, dtype=np.float32)[None, :, None], X)
+    apart = angle * (n_orientations / (2 * math.pi)) - xp.astype(centers, X.dtype, copy=False)
+    apart = xp.abs(apart - n_orientations * xp.round(apart / n_orientations))
+    oriented = strength * xp.clip(1 - apart, min=0)
+    cells = xp.astype(to_like(_cell_weights(height, width, n_cells), X), X.dtype, copy=False)
+    found = xp.matrix_transpose(oriented @ cells.T)  # (n_rows, n_cells², n_orientations)
+    return _normalized(xp.reshape(found, (X.shape[0], -1)), clip, floor)
+
+
+def _slopes(images: Array, axis: int) -> Array:
+    """Return central differences along an axis, one-sided at the edges; 0 along a side of one pixel."""
+    xp, n = namespace_of(images), images.shape[axis]
+    if n == 1:
+        return xp.zeros_like(images)
+    at = [slice(None)] * 3
+
+    def part(start: int, stop: int) -> Array:
+        return images[tuple([*at[:axis], slice(start, stop), *at[axis + 1 :]])]
+
+    parts = [
+        part(1, 2) - part(0, 1),
+        (part(2, n) - part(0, n - 2)) / 2,
+        part(n - 1, n) - part(n - 2, n - 1),
+    ]
+    return xp.concat(parts, axis=axis)
+
+
+@lru_cache(maxsize=8)
+def _cell_weights(height: int, width: int, n_cells: int) -> np.ndarray:
+    """Return how much every pixel counts in every cell, shape (n_cells², height * width)."""
+
+    def along(length: int) -> tuple[np.ndarray, np.ndarray]:
+        place = (
+            np.arange(length) + 0.5
+        ) / length  # middles of pixels and of cells, in units of the side
+        centers = (np.arange(n_cells) + 0.5) / n_cells
+        weights = np.maximum(0, 1 - n_cells * np.abs(centers[:, None] - place))
+        # A standard deviation of half of the side, as in SIFT.
+        return weights, np.exp(-((place - 0.5) ** 2) / (2 * 0.5**2))
+
+    (rows, fade_down), (columns, fade_across) = along(height), along(width)
+    weights: np.ndarray = np.kron(rows * fade_down, columns * fade_across)
+    weights.flags.writeable = False  # shared by all callers
+    return weights
+
+
+def _normalized(V: Array, clip: float, floor: float) -> Array:
+    """Return rows of unit length without large entries; rows of zeros, and flat ones, stay short."""
+    xp = namespace_of(V)
+    lengths = row_lengths(V)[:, None]
+    least = max(floor, float(xp.finfo(V.dtype).smallest_normal))
+    flat = lengths <= floor
+    V = xp.clip(V / xp.clip(lengths, min=least), max=clip)
+    again = row_lengths(V)[:, None]
+    return xp.where(flat, V, V / xp.where(again > 0, again, 1.0))
