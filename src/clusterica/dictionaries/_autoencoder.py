@@ -34,7 +34,7 @@ from clusterica.ops.autoencoder import (
 from clusterica.ops.kernels import MUCH_DEAD
 from clusterica.ops.linalg import combine
 from clusterica.optim import LBFGS, Evaluation, LoopState, fit_progress, iterate
-from clusterica.preprocessing.passes import apply_map, moments_about_mean
+from clusterica.preprocessing.whitening import apply_map, moments_about_mean
 
 # A unit whose activity varies by less than this, over the rows, says nothing about them.
 _LEAST_SPREAD = 1e-3

@@ -29,7 +29,7 @@ from clusterica.ops.autoencoder import HostArray, activations
 from clusterica.ops.kernels import MUCH_DEAD
 from clusterica.ops.rbm import DivergenceSums, divergence_sums
 from clusterica.optim import LoopState, Step, fit_progress, iterate
-from clusterica.preprocessing.passes import apply_map, moments_about_mean
+from clusterica.preprocessing.whitening import apply_map, moments_about_mean
 
 # Share of the last move in the next: half while directions still change, then the usual 0.9 (Hinton 2010).
 _FIRST_MOMENTUM, _MOMENTUM, _FIRST_PASSES = 0.5, 0.9, 5

@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from clusterica.arrays import Array, namespace_of, working_memory
-from clusterica.ops.tiles import in_tiles
+from clusterica.arrays import Array, in_tiles, namespace_of, working_memory
 
 HostArray = np.ndarray[Any, Any]
 
