@@ -109,8 +109,8 @@ def test_output_that_is_a_file(command, tmp_path):
     (tmp_path / "taken").write_text("")
     code, _, err = command("demo", "--quick", "--output", "taken")
     assert code == 1
-    assert "cannot write to taken" in err
-    assert "--output" in err
+    assert "cannot create taken" in err
+    assert "with -o" in err
 
 
 def test_output_that_takes_no_files(command, monkeypatch):
@@ -119,11 +119,11 @@ def test_output_that_takes_no_files(command, monkeypatch):
     def refuse(*args, **kwargs):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("clusterica.cli._running.TemporaryFile", refuse)
-    monkeypatch.setattr("clusterica.cli._running.run", lambda *a, **k: pytest.fail("it ran"))
+    monkeypatch.setattr("clusterica.cli._files.TemporaryFile", refuse)
+    monkeypatch.setattr("clusterica.cli._reproduce.run", lambda *a, **k: pytest.fail("it ran"))
     code, _, err = command("reproduce", "P1-fig1", "--quick")
     assert code == 1
-    assert "cannot write to clusterica-results: Permission denied. Choose a folder" in err
+    assert "cannot write to clusterica-results: Permission denied. Choose another folder" in err
 
 
 @pytest.mark.parametrize("words", [("--data", "."), ("--device", "cpu")])
@@ -146,7 +146,7 @@ def test_errors_take_one_line(command, monkeypatch, kind):
     def fail(*args, **kwargs):
         raise kind("the file is not the official one")
 
-    monkeypatch.setattr("clusterica.cli._running.run", fail)
+    monkeypatch.setattr("clusterica.cli._reproduce.run", fail)
     code, _, err = command("reproduce", "P1-table1", "--quick")
     assert code == 1
     assert "P1-table1 stopped: the file is not the official one" in err

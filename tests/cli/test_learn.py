@@ -8,7 +8,7 @@ import pytest
 
 import clusterica
 from clusterica.cli._images import open_images
-from clusterica.cli._learn import _held_out
+from clusterica.cli._train import held_out
 
 SMALL = ("--filters", "8", "--patches", "1000")
 
@@ -170,7 +170,7 @@ def test_class_names_of_an_array(command, tmp_path):
 def test_held_out_images_are_of_every_class(share):
     rng = np.random.default_rng()
     names = rng.permutation(np.repeat(["a", "b", "c"], rng.integers(2, 40, size=3)))
-    held = _held_out(names, share, seed=int(rng.integers(100)))
+    held = held_out(names, share, seed=int(rng.integers(100)))
     for name in "abc":
         n, n_held = np.sum(names == name), np.sum(held[names == name])
         assert 1 <= n_held <= n - 1
@@ -183,7 +183,7 @@ WRONG = {
         "there is no file or folder nowhere. Give",
     ),
     "not downloaded": (("learn", "mnist", "-o", "m.st"), "Get it with: clusterica download mnist"),
-    "unknown kind": (("learn", "notes.txt", "-o", "m.st"), "not a kind of file that is read here"),
+    "unknown kind": (("learn", "notes.txt", "-o", "m.st"), "notes.txt can't be read as images"),
     "empty folder": (("learn", "empty", "-o", "m.st"), "empty has no images in it"),
     "bad archive": (("learn", "bad.zip", "-o", "m.st"), "bad.zip is not a zip archive"),
     "bad array": (("learn", "bad.npy", "-o", "m.st"), "bad.npy can't be read as an array"),

@@ -11,11 +11,12 @@ from typing import Annotated
 from cyclopts import App, Group, Parameter
 
 from clusterica import __version__
-from clusterica.cli._console import ListSwitch, Seed, Switch, note, stop
-from clusterica.cli._learn import learn, train
+from clusterica.cli._console import OUTPUT, ListSwitch, Seed, Switch, note, stop
+from clusterica.cli._learn import learn
 from clusterica.cli._models import bench, download, info, report
 from clusterica.cli._predict import features, predict
 from clusterica.cli._separate import cluster, separate
+from clusterica.cli._train import train
 
 OPTIONS = Group("Options", sort_key=5)
 app = App(
@@ -46,7 +47,7 @@ for group, commands in {
 @app.command(group=PAPERS)
 def demo(
     *,
-    output: Path = Path("clusterica-demo"),
+    output: Annotated[Path, OUTPUT] = Path("clusterica-demo"),
     quick: Switch = False,
 ) -> None:
     """Learn filters from two photographs and write an HTML page with figures. Takes less than a minute.
@@ -71,7 +72,7 @@ def reproduce(
     *,
     list_: ListSwitch = False,
     quick: Switch = False,
-    output: Path = Path("clusterica-results"),
+    output: Annotated[Path, OUTPUT] = Path("clusterica-results"),
     seed: Seed = 0,
     data: Path | None = None,
     device: str | None = None,
@@ -136,7 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """
     expected = (ValueError, TypeError, OSError, ImportError, MemoryError)
     with warnings.catch_warnings():
-        # The message alone: a user has no use for the file and line that warned.
+        # Only the message: the file and line that warned do not help whoever typed a command.
         warnings.showwarning = lambda message, *_, **__: note(f"Warning: {message}")
         try:
             app(None if arguments is None else list(arguments))

@@ -107,9 +107,14 @@ def show_table(console: Console, rows: Iterable[Sequence[object]], columns: Sequ
     words = [" ".join(column).split() for column in texts]
     # cell_len counts columns of the terminal: some characters are two wide.
     least = [max(map(cell_len, column), default=1) for column in words]
-    lines = len(texts) + 1
+    lines = len(texts) + 1  # vertical ones, between the columns and at both ends
     spaces = 2 * len(texts) if sum(least) + lines + 2 * len(texts) <= console.width else 0
-    widths = _widths(texts, least, console.width - lines - spaces)
+    # The widest column shrinks by one column of the terminal at a time, but never below its longest word.
+    # Tables are small, so that nothing faster is needed.
+    widths = [max(w, *map(cell_len, column)) for w, column in zip(least, texts, strict=True)]
+    while sum(widths) > console.width - lines - spaces and widths != least:
+        wide = [i for i in range(len(widths)) if widths[i] > least[i]]
+        widths[max(wide, key=lambda i: widths[i])] -= 1
     table = Table(
         header_style="bold",
         show_lines=True,
@@ -122,18 +127,6 @@ def show_table(console: Console, rows: Iterable[Sequence[object]], columns: Sequ
     for row in zip(*(column[1:] for column in texts), strict=True):
         table.add_row(*map(escape, row))
     console.print(table, crop=False)
-
-
-def _widths(texts: Sequence[Sequence[str]], least: list[int], room: int) -> list[int]:
-    """Return the widths of the columns: the widest shrink until all fit, but not below ``least``."""
-    widths = [max(w, *map(cell_len, column)) for w, column in zip(least, texts, strict=True)]
-    # One column of the terminal at a time; tables are small.
-    while sum(widths) > room and widths != least:
-        widest = max(
-            (i for i in range(len(widths)) if widths[i] > least[i]), key=lambda i: widths[i]
-        )
-        widths[widest] -= 1
-    return widths
 
 
 def show_confusion(console: Console, classes: Sequence[str], counts: np.ndarray) -> None:

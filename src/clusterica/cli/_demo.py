@@ -11,7 +11,7 @@ import numpy as np
 from rich.console import Console
 
 from clusterica.cli._console import stop
-from clusterica.cli._running import add_outcome, ready, run_watched
+from clusterica.cli._reproduce import add_outcome, ready, run_watched
 from clusterica.datasets import load_digits_images
 from clusterica.experiments import Outcome
 from clusterica.ica import ClusterICA
@@ -26,7 +26,6 @@ from clusterica.report.sections import (
     add_validation,
 )
 
-NAMES = ("P1-fig1", "P1-fig2")
 INTRODUCTION = (
     "K-means on whitened data tends to find what ICA finds: the directions in which the data is "
     "sparse. On images these are edges and textures, good features for a classifier; on mixed signals they "
@@ -63,7 +62,7 @@ def run_demo(*, output: Path, quick: bool) -> None:
     """Run all parts of the demo and write the page."""
     console = Console(highlight=False)
     # All are checked first, so that a missing library is reported before a minute of work.
-    experiments = [ready(name, output=output) for name in NAMES]
+    experiments = [ready(name, output=output) for name in ("P1-fig1", "P1-fig2")]
 
     def timed(title: str, part: Callable[[], Any]) -> Any:
         console.print(f"[bold]{title}[/]")
@@ -81,7 +80,7 @@ def run_demo(*, output: Path, quick: bool) -> None:
     try:
         path = demo_page(demo).write(output / "index.html")
     except OSError as error:
-        stop(f"cannot write the page: {error}. Choose a folder with --output.")
+        stop(f"cannot write the page: {error}. Choose another folder with -o.")
     console.print("\n[bold]Open this page in a browser:[/]")
     console.print(str(path), soft_wrap=True, markup=False)
 
@@ -134,7 +133,7 @@ def separate_signals() -> Separated:
     X = true @ A.T + 0.01 * rng.standard_normal(true.shape)
     model = ClusterICA(random_state=0).fit(X)
     found = np.asarray(model.transform(X))
-    # ICA knows neither the order of the sources nor their signs: those of the true ones are taken.
+    # ICA finds neither the order of the sources nor their signs: those of the true ones are taken.
     correlation = np.corrcoef(found.T, true.T)[:3, 3:]
     order = np.abs(correlation).argmax(axis=0)
     signs = np.sign(correlation[order, np.arange(3)])
@@ -188,7 +187,7 @@ def _add_sources(page: Page, sources: Separated) -> None:
         "Three signals were mixed. ClusterICA sees only the mixtures: it clusters the whitened rows, and "
         "goes on from there to the most likely sources."
     )
-    some = slice(0, 900)
+    some = slice(0, 900)  # a few bursts of each source; more could not be told apart on the page
     add_signals(
         page,
         {

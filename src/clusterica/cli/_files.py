@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from clusterica.cli._console import stop
+from clusterica.files import write_file
 
 
 def check_output(
@@ -33,10 +34,11 @@ def check_output(
 
 
 def check_folder(folder: Path) -> None:
-    """Exit with a message if a folder takes no files."""
+    """Exit with a message if no file can be written to a folder."""
     if not folder.is_dir():
         stop(f"there is no folder {folder}; create it, or choose another with -o.")
     try:
+        # Only writing shows it: permissions do not know of full disks and read-only file systems.
         with TemporaryFile(dir=folder):
             pass
     except OSError as error:
@@ -44,23 +46,9 @@ def check_folder(folder: Path) -> None:
 
 
 @contextmanager
-def new_file(path: Path) -> Iterator[Path]:
-    """Yield a temporary name in the same folder, which becomes the file at the end.
-
-    After an error or Ctrl-C nothing is left, and after a kill a hidden file under another name.
-    """
-    temporary = path.with_name(f".{path.stem}.{secrets.token_hex(8)}{path.suffix}")
-    try:
-        yield temporary
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-@contextmanager
 def new_files(folder: Path) -> Iterator[Path]:
-    """Yield a temporary folder, whose files go to ``folder`` at the end: all of them, or none."""
+    """Yield a temporary folder, whose files go to ``folder`` at the end; none do after an error."""
+    # Beside the folder, and so on the same disk, where files can be renamed.
     temporary = folder.with_name(f".{folder.name}.{secrets.token_hex(8)}")
     temporary.mkdir()
     try:
@@ -125,29 +113,24 @@ class Partial:
             stop(f"{output} exists. Add --fresh to replace it, or choose another name with -o.")
         if fresh and self.folder.is_dir():
             shutil.rmtree(self.folder)
-        self.state: dict[str, Any] = self._read()
-
-    def _read(self) -> dict[str, Any]:
-        if not self.folder.exists():
-            self.folder.mkdir()
-        if not self._progress.exists():  # stopped before the first block was complete
-            return {}
+        self.folder.mkdir(exist_ok=True)
+        self.state: dict[str, Any] = {}
+        if not self._progress.exists():  # new, or stopped before the first block was complete
+            return
         try:
             found = json.loads(self._progress.read_text(encoding="utf-8"))
-            key, state = found["key"], dict(found["state"])
-        except (ValueError, KeyError, TypeError):
-            key, state = None, {}
-        if key != self._key:
+            left, self.state = found["key"], dict(found["state"])
+        except (ValueError, KeyError, TypeError):  # another program's file, or a damaged one
+            left = None
+        if left != key:
             stop(
                 f"{self.folder} was left by a run with another model, other images or other options. To "
                 "begin again, add --fresh; to keep it, choose another name with -o."
             )
-        return state
 
     def record(self, **state: Any) -> None:
         """Save how far the result is, once the data up to there is on the disk."""
-        with new_file(self._progress) as file:
-            file.write_text(json.dumps({"key": self._key, "state": state}), encoding="utf-8")
+        write_file(self._progress, json.dumps({"key": self._key, "state": state}))
         self.state = state
 
     def discard(self) -> None:
@@ -175,6 +158,7 @@ class Sink(Protocol):
 
 
 class _NpySink:
+    # A memory map, so that no more than a block of features is held.
     def __init__(self, partial: Partial, names: Sequence[str], block: int) -> None:
         self._path, self._n_rows = partial.data, len(names)
 

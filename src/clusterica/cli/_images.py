@@ -108,16 +108,20 @@ def open_images(given: str) -> ImageSource:
         )
     suffix = path.suffix.lower()
     if suffix == ".zarr" or (path / "zarr.json").exists() or (path / ".zarray").exists():
-        return _zarr(given, path)
+        zarr = need("zarr", what=f"reading {given}", extra="files")
+        return _arrays(given, path, lambda: zarr.open(str(path), mode="r"))
     if path.is_dir():
-        return _folder(given, path)
+        # Images of a folder, or of the folders in it: no deeper, as load_image_folder reads them.
+        inside = [*(p for p in path.glob("*") if p.is_file()), *path.glob("*/*")]
+        return _files(given, path, [PurePosixPath(p.relative_to(path).as_posix()) for p in inside])
     if suffix == ".zip":
         return _zip(given, path)
     if suffix in (".npy", ".npz"):
-        return _numpy(given, path)
+        # A memory map, so that a large file is read as it is needed.
+        return _arrays(given, path, lambda: np.load(path, mmap_mode="r", allow_pickle=False))
     if suffix in _picture_suffixes():
         return _files(given, path.parent, [PurePosixPath(path.name)])
-    stop(f"{given} is not a kind of file that is read here. Give {KINDS}.")
+    stop(f"{given} can't be read as images. Give {KINDS}.")
 
 
 def parse_size(text: str | None) -> tuple[int, int] | None:
@@ -165,15 +169,9 @@ def _picture_suffixes() -> set[str]:
     return set(image.registered_extensions())
 
 
-def _folder(given: str, path: Path) -> ImageSource:
-    # Images of a folder, or of the folders in it: no deeper, as load_image_folder reads them.
-    found = [PurePosixPath(p.relative_to(path).as_posix()) for p in path.glob("*") if p.is_file()]
-    found += [PurePosixPath(p.relative_to(path).as_posix()) for p in path.glob("*/*")]
-    return _files(given, path, found)
-
-
 def _files(given: str, root: Path, found: list[PurePosixPath]) -> ImageSource:
     names, labels = _sorted_out(given, found)
+    # Sizes and times of change: reading all files only for a checksum would take too long.
     stats = [(root / name).stat() for name in names]
 
     def read_one(name: str, color: str, size: tuple[int, int] | None) -> np.ndarray:
@@ -194,6 +192,7 @@ def _zip(given: str, path: Path) -> ImageSource:
     except zipfile.BadZipFile:
         stop(f"{given} is not a zip archive, or it is damaged; get it again.")
     members = {PurePosixPath(i.filename): i for i in box.infolist() if not i.is_dir()}
+    # macOS adds a folder of its own to every archive.
     members = {p: i for p, i in members.items() if "__MACOSX" not in p.parts}
     # An archive of a folder has that folder's name before all others.
     tops = {p.parts[0] for p in members}
@@ -237,47 +236,30 @@ def _sorted_out(given: str, found: list[PurePosixPath]) -> tuple[list[str], np.n
 # --- Arrays -----------------------------------------------------------------------------------------
 
 
-def _numpy(given: str, path: Path) -> ImageSource:
+def _arrays(given: str, path: Path, load: Callable[[], Any]) -> ImageSource:
+    """Return the images of a file or folder with one array or several."""
     try:
-        # A memory map, so that a large file is read as it is needed.
-        stored = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
+        stored = load()
+    except (ValueError, EOFError, OSError, KeyError, zipfile.BadZipFile) as error:
         stop(f"{given} can't be read as an array of numbers: {error}")
-    labels, images = None, stored
-    if isinstance(stored, np.lib.npyio.NpzFile):
-        images, labels = _pick(stored, list(stored.files), given)
-    stat = path.stat()
-    return _array(given, images, labels, fingerprint(stat.st_size, stat.st_mtime_ns))
-
-
-def _zarr(given: str, path: Path) -> ImageSource:
-    zarr = need("zarr", what=f"reading {given}", extra="files")
-    try:
-        stored = zarr.open(str(path), mode="r")
-    except (ValueError, OSError, KeyError) as error:
-        stop(f"{given} can't be read as a Zarr array: {error}")
-    labels, images = None, stored
-    if isinstance(stored, zarr.Group):
-        images, labels = _pick(stored, list(stored.array_keys()), given)
-    stats = [p.stat() for p in sorted(path.rglob("*")) if p.is_file()]
-    key = fingerprint([(s.st_size, s.st_mtime_ns) for s in stats])
-    return _array(given, images, labels, key)
-
-
-def _pick(stored: Any, keys: list[str], given: str) -> tuple[Any, np.ndarray | None]:
-    """Return the images and labels of a file with several arrays."""
-    image_key = next(
-        (key for key in IMAGE_KEYS if key in keys), keys[0] if len(keys) == 1 else None
-    )
-    if image_key is None:
-        stop(f"{given} has the arrays {', '.join(keys)}; call that of the images 'images'.")
-    label_key = next((key for key in LABEL_KEYS if key in keys), None)
-    if label_key is None:
-        return stored[image_key], None
-    images, labels = stored[image_key], np.asarray(stored[label_key][:])
-    if "class_names" in keys and labels.dtype.kind in "iu":
-        labels = np.asarray(stored["class_names"][:])[labels]
-    return images, _as_labels(labels, images.shape[0], given)
+    images, labels = stored, None
+    # Several arrays are an .npz file, or a group of Zarr.
+    found = stored.array_keys() if hasattr(stored, "array_keys") else getattr(stored, "files", None)
+    if found is not None:
+        keys = list(found)
+        known = [key for key in IMAGE_KEYS if key in keys] or (keys if len(keys) == 1 else [])
+        if not known:
+            stop(f"{given} has the arrays {', '.join(keys)}; call that of the images 'images'.")
+        images = stored[known[0]]
+        label_key = next((key for key in LABEL_KEYS if key in keys), None)
+        if label_key is not None:
+            labels = np.asarray(stored[label_key][:])
+            if "class_names" in keys and labels.dtype.kind in "iu":
+                labels = np.asarray(stored["class_names"][:])[labels]
+            labels = _as_labels(labels, images.shape[0], given)
+    inside = sorted(path.rglob("*")) if path.is_dir() else [path]
+    stats = [p.stat() for p in inside if p.is_file()]
+    return _array(given, images, labels, fingerprint([(s.st_size, s.st_mtime_ns) for s in stats]))
 
 
 def _array(given: str, images: Any, labels: np.ndarray | None, key: str) -> ImageSource:

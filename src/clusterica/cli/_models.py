@@ -7,7 +7,7 @@ import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from rich.console import Console
@@ -24,17 +24,26 @@ from clusterica.cli._console import (
     show_table,
     stop,
 )
-from clusterica.cli._files import check_output, new_file
+from clusterica.cli._files import check_output
 from clusterica.cli._images import BUILT_IN, load_built_in
+from clusterica.files import write_file
+
+
+class Download(NamedTuple):
+    """How much is downloaded for a data set, and the folders of which one is there afterwards."""
+
+    size: str
+    folders: tuple[str, ...]
+
 
 DOWNLOADS = {
-    "cifar10": "162 MiB",
-    "stl10": "2.5 GiB",
-    "mnist": "11 MiB",
-    "fashion-mnist": "30 MiB",
-    "caltech101": "131 MiB",
+    "cifar10": Download("162 MiB", ("cifar-10-batches-bin", "cifar-10-batches-py")),
+    "stl10": Download("2.5 GiB", ("stl10_binary",)),
+    "mnist": Download("11 MiB", ("mnist",)),
+    "fashion-mnist": Download("30 MiB", ("fashion-mnist",)),
+    "caltech101": Download("131 MiB", ("101_ObjectCategories", "caltech-101")),
 }
-"""Data sets that are downloaded, and how much that is."""
+"""Data sets that are downloaded, by name."""
 
 
 def report(model: Path, /, *, output: Annotated[Path, OUTPUT] = Path("report.html")) -> None:
@@ -56,9 +65,7 @@ def report(model: Path, /, *, output: Annotated[Path, OUTPUT] = Path("report.htm
 
     check_output(output, (".html", ".htm"), inputs=[model])
     fitted, summary = load(model), load_summary(model)
-    page = model_page(fitted, summary=summary)
-    with new_file(output) as file:
-        file.write_text(page.html(), encoding="utf-8")
+    write_file(output, model_page(fitted, summary=summary).html())
     note("Open this page in a browser:")
     print(output.absolute())
 
@@ -77,6 +84,10 @@ def info(model: Path, /, *, json: JsonSwitch = False) -> None:
 
     fitted, summary = load(model), load_summary(model) or {}
     data, tried = summary.get("data") or {}, summary.get("validation")
+    # A classifier has the features of all its networks, and a committee those of all its members.
+    members = getattr(fitted, "members_", [fitted])
+    parts = [part for member in members for part in getattr(member, "networks_", [member])]
+    counts = [int(part.n_features_out_) for part in parts if hasattr(part, "n_features_out_")]
     seconds = summary.get("seconds")
     facts: dict[str, Any] = {
         "file": str(model),
@@ -84,7 +95,7 @@ def info(model: Path, /, *, json: JsonSwitch = False) -> None:
         "kind": type(fitted).__name__,
         "settings": {name: _plain(value) for name, value in fitted.get_params(deep=False).items()},
         "classes": [str(c) for c in getattr(fitted, "classes_", [])],
-        "features": _n_features(fitted),
+        "features": sum(counts) if counts else None,
         "data": data,
         "accuracy": None if tried is None else tried["accuracy"],
         "validation": tried and {name: tried[name] for name in ("n", "classes", "confusion")},
@@ -154,7 +165,7 @@ def download(
         stop(f"{what}. They are {', '.join(DOWNLOADS)}.", code=2)
     chosen = name.lower()
     console = Console(stderr=True)
-    with console.status(f"downloading {chosen} ({DOWNLOADS[chosen]}) to {folder}"):
+    with console.status(f"downloading {chosen} ({DOWNLOADS[chosen].size}) to {folder}"):
         try:
             found = load_built_in(chosen, data=folder, download=True)
         except OSError as error:
@@ -239,18 +250,15 @@ def measure(*, n_rows: int = 100_000, n_images: int = 500, repeats: int = 3) -> 
 
 def _list_data(folder: Path, *, json: bool) -> None:
     """Print the data sets, and which of them are in the folder."""
-    rows = []
-    for name, what in BUILT_IN.items():
-        if name not in DOWNLOADS:
-            continue
-        rows.append(
-            {
-                "name": name,
-                "what": what,
-                "download": DOWNLOADS[name],
-                "there": _is_there(name, folder),
-            }
-        )
+    rows = [
+        {
+            "name": name,
+            "what": BUILT_IN[name],
+            "download": one.size,
+            "there": any((folder / inside).is_dir() for inside in one.folders),
+        }
+        for name, one in DOWNLOADS.items()
+    ]
     if json:
         print_json({"folder": str(folder), "sets": rows})
         return
@@ -266,29 +274,8 @@ def _list_data(folder: Path, *, json: bool) -> None:
     console.print("digits and photos come with scikit-learn and need no download.")
 
 
-def _is_there(name: str, folder: Path) -> bool:
-    folders = {
-        "cifar10": ("cifar-10-batches-bin", "cifar-10-batches-py"),
-        "stl10": ("stl10_binary",),
-        "mnist": ("mnist",),
-        "fashion-mnist": ("fashion-mnist",),
-        "caltech101": ("101_ObjectCategories", "caltech-101"),
-    }
-    return any((folder / one).is_dir() for one in folders[name])
-
-
-def _n_features(model: Any) -> int | None:
-    """Return the number of features that a model computes, of a classifier that of its networks."""
-    members = getattr(model, "members_", [model])
-    networks = [n for member in members for n in getattr(member, "networks_", [])]
-    if networks:
-        return sum(int(network.n_features_out_) for network in networks)
-    count = getattr(model, "n_features_out_", None)
-    return None if count is None else int(count)
-
-
 def _plain(value: Any) -> Any:
-    """Return a setting as JSON can hold it."""
+    """Return a setting as a value of JSON; estimators and functions as text."""
     if isinstance(value, str | int | float | bool | None):
         return value
     if isinstance(value, tuple | list):

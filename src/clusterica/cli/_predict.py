@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -14,7 +15,16 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from clusterica.arrays import get_config, to_host
-from clusterica.cli._console import OUTPUT, Count, Switch, note, progress_of, settings, stop
+from clusterica.cli._console import (
+    OUTPUT,
+    Count,
+    JsonSwitch,
+    Switch,
+    note,
+    progress_of,
+    settings,
+    stop,
+)
 from clusterica.cli._files import (
     PACKAGES,
     SINKS,
@@ -24,14 +34,9 @@ from clusterica.cli._files import (
     file_checksum,
     fingerprint,
     need,
-    new_file,
 )
 from clusterica.cli._images import ImageSource, open_images
-
-# A block of images with all that is computed from it takes this part of the working memory at most.
-SHARE = 4
-# More images in a block are not faster, and fewer are lost when a run is stopped.
-LARGEST_BLOCK = 1000
+from clusterica.files import write_file
 
 
 def features(
@@ -94,8 +99,8 @@ def features(
                 partial.record(done=stop_at)
         partial.finish()
     if output.suffix.lower() != ".parquet" and job.source.are_files:
-        with new_file(output.with_name(f"{output.name}.names.txt")) as file:
-            file.write_text("\n".join(job.source.names) + "\n", encoding="utf-8")
+        names = output.with_name(f"{output.name}.names.txt")
+        write_file(names, "\n".join(job.source.names) + "\n")
     note(f"Features of {len(job.source.names):,} images:")
     print(output)
 
@@ -107,7 +112,7 @@ def predict(
     *,
     output: Annotated[Path | None, OUTPUT] = None,
     probabilities: Switch = False,
-    json: Switch = False,
+    json_: JsonSwitch = False,
     block: Count | None = None,
     memory: str | None = None,
     threads: Count | None = None,
@@ -133,7 +138,7 @@ def predict(
         File for the result: .csv, or .jsonl for JSON lines. Without it, the result is printed as CSV.
     probabilities
         Add the probability of each class, in the order of the classes.
-    json
+    json_
         Print JSON lines in place of CSV.
     block
         Number of images in a block; by default as many as the memory allows, up to 1,000.
@@ -156,7 +161,7 @@ def predict(
         )
     if probabilities and not hasattr(job.model, "predict_proba"):
         stop(f"{model} holds {kind} without probabilities; leave --probabilities out.")
-    as_json = json if output is None else output.suffix.lower() == ".jsonl"
+    as_json = json_ if output is None else output.suffix.lower() == ".jsonl"
     lines = _Lines(job.model, job.source, probabilities=probabilities, as_json=as_json)
     with settings(memory=memory, threads=threads, device=device):
         size = block or job.block_size()
@@ -220,34 +225,25 @@ class _Lines:
         names = self._source.names[start : start + len(found)]
         if self._source.labels is not None:
             self.n_correct += int(np.sum(self._source.labels[start : start + len(found)] == found))
-        return (
-            self._json(names, found, chances)
-            if self._as_json
-            else self._csv(start, names, found, chances)
-        )
-
-    def _csv(self, start: int, names: Any, found: list[str], chances: Any) -> str:
+        if self._as_json:
+            rows: list[dict[str, Any]] = [
+                {"file": name, "class": one} for name, one in zip(names, found, strict=True)
+            ]
+            # Nothing is added if there are no probabilities.
+            for row, values in zip(rows, () if chances is None else chances, strict=False):
+                row["probabilities"] = {
+                    c: float(f"{p:.6g}") for c, p in zip(self.classes, values, strict=True)
+                }
+            return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         if start == 0:
             writer.writerow(("file", "class", *(self.classes if chances is not None else ())))
         for i, name in enumerate(names):
-            values = () if chances is None else (f"{p:.6g}" for p in chances[i])
-            writer.writerow((name, found[i], *values))
+            writer.writerow(
+                (name, found[i], *(() if chances is None else (f"{p:.6g}" for p in chances[i])))
+            )
         return text.getvalue()
-
-    def _json(self, names: Any, found: list[str], chances: Any) -> str:
-        from json import dumps
-
-        lines = []
-        for i, name in enumerate(names):
-            row: dict[str, Any] = {"file": name, "class": found[i]}
-            if chances is not None:
-                row["probabilities"] = {
-                    c: float(f"{p:.6g}") for c, p in zip(self.classes, chances[i], strict=True)
-                }
-            lines.append(dumps(row, ensure_ascii=False) + "\n")
-        return "".join(lines)
 
 
 # --- The model and its images -------------------------------------------------------------------------
@@ -295,7 +291,9 @@ class _Job:
         first = self.source.read(0, 1, size=self.needs.size)[0]
         # Pixels as bytes and as float32, and the features.
         per_image = 5 * first.size + 4 * int(getattr(self.model, "n_features_out_", 0))
-        return int(min(LARGEST_BLOCK, max(1, get_config()["memory"] // (SHARE * per_image))))
+        # A quarter of the memory, for what is computed on the way. At most 1,000: more are not faster, and a
+        # run that is stopped loses its block.
+        return int(min(1000, max(1, get_config()["memory"] // (4 * per_image))))
 
     @contextmanager
     def stopped_at(self, partial: Partial) -> Iterator[None]:

@@ -21,8 +21,9 @@ from clusterica.cli._console import (
     show_table,
     stop,
 )
-from clusterica.cli._files import check_folder, check_output, new_file, new_files
+from clusterica.cli._files import check_folder, check_output, new_files
 from clusterica.cli._tables import Table, read_table, write_table
+from clusterica.files import replacing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -98,7 +99,19 @@ def separate(
         _write_matrix(folder / "mixing.csv", "signal", table.names, mixing, names)
         _write_matrix(folder / "unmixing.csv", "source", names, unmixing, table.names)
         if picture:
-            draw_sources(found, rate=table.rate).savefig(folder / "sources.png")
+            from clusterica.display import SourcesDisplay
+
+            # Twenty lines can be read; the files have all sources.
+            n = min(20, len(names))
+            figure = _new_figure(1 + 0.9 * n)
+            SourcesDisplay.from_sources(
+                found[:, :n],
+                names=list(names[:n]),
+                sampling_rate=table.rate,
+                title=None if n == len(names) else f"the first {n} of {len(names)} sources",
+                ax=figure.subplots(),
+            )
+            figure.savefig(folder / "sources.png")
         files = [output / file.name for file in sorted(folder.iterdir())]
     kurtosis = ((found - found.mean(axis=0)) ** 4).mean(axis=0) / found.var(axis=0) ** 2 - 3
     if json:
@@ -174,11 +187,18 @@ def cluster(
     sizes = np.bincount(labels)
     files = [output, output.with_suffix(".png")][: 1 + picture]
     if picture:
-        figure = _draw_density(model, X) if method == "kurtosis" else draw_clusters(X, labels)
-        with new_file(files[1]) as file:
-            figure.savefig(file)
+        figure = _new_figure(4.5)
+        if method == "kurtosis":
+            from clusterica.display import DensityDisplay
+
+            title = "Density along the direction of least kurtosis"
+            DensityDisplay.from_estimator(model, X, ax=figure.subplots(), title=title)
+        else:
+            _draw_clusters(figure, X, labels)
+        with replacing(files[1]) as file:
+            figure.savefig(file, format="png")
     if output.suffix.lower() == ".npy":
-        with new_file(output) as file:
+        with replacing(output) as file:
             np.save(file, labels)
     else:
         write_table(output, Table(labels[:, None], ("cluster",)))
@@ -201,9 +221,9 @@ def cluster(
 
 
 def _check_picture(picture: bool) -> None:
-    from clusterica.display import check_matplotlib
-
     if picture:
+        from clusterica.display import check_matplotlib
+
         try:
             check_matplotlib("The picture")
         except ImportError as error:
@@ -309,7 +329,7 @@ def _clusterer(method: str, n_clusters: int | None, seed: int, *, n_rows: int) -
     from clusterica.cluster import DensityClusterer, KMeans, SphericalKMeans
     from clusterica.ica import KurtosisPursuit
 
-    n = min(8, n_rows) if n_clusters is None else n_clusters
+    n = min(8, n_rows) if n_clusters is None else n_clusters  # 8 as in scikit-learn
     if method == "k-means":
         return KMeans(n, n_init=10, random_state=seed)
     if method == "spherical":
@@ -320,46 +340,22 @@ def _clusterer(method: str, n_clusters: int | None, seed: int, *, n_rows: int) -
 # --- Pictures -----------------------------------------------------------------------------------------
 
 
-def draw_sources(sources: np.ndarray, *, rate: int | None = None, most: int = 20) -> Figure:
-    """Draw sources over time, one below the other; shape (n_rows, n_sources)."""
+def _new_figure(height: float) -> Figure:
+    # Not pyplot, which would look for a screen.
     from matplotlib.figure import Figure
 
-    n = min(sources.shape[1], most)
-    figure = Figure(figsize=(9, 1 + 0.9 * n), layout="constrained", dpi=120)
-    axes = np.atleast_1d(figure.subplots(n, 1, sharex=True))
-    # Of a long recording, the extremes of each of 2,000 stretches: more than a picture has pixels.
-    step = max(1, len(sources) // 2000)
-    n_rows = len(sources) // step * step
-    time = np.arange(0, n_rows, step) / (rate or 1)
-    for i, ax in enumerate(axes):
-        stretches = sources[:n_rows, i].reshape(-1, step)
-        if step == 1:
-            ax.plot(time, stretches[:, 0], color=COLORS[i % len(COLORS)], linewidth=0.8)
-        else:
-            low, high = stretches.min(axis=1), stretches.max(axis=1)
-            ax.fill_between(time, low, high, color=COLORS[i % len(COLORS)], linewidth=0.3)
-        ax.set_ylabel(f"source {i + 1}", rotation=0, ha="right", va="center")
-        ax.set_yticks([])
-        ax.spines[["top", "right", "left"]].set_visible(False)
-        ax.margins(x=0)
-    axes[-1].set_xlabel("seconds" if rate else "rows")
-    if n < sources.shape[1]:
-        figure.suptitle(f"the first {n} of {sources.shape[1]} sources")
-    return figure
+    return Figure(figsize=(9, height), layout="constrained", dpi=120)
 
 
-def draw_clusters(X: np.ndarray, labels: np.ndarray, *, most: int = 5000) -> Figure:
+def _draw_clusters(figure: Figure, X: np.ndarray, labels: np.ndarray) -> None:
     """Draw rows in the plane of their two largest principal components, in the colour of their cluster."""
-    from matplotlib.figure import Figure
-
     centered = X - X.mean(axis=0)
     axes_of_rows = np.linalg.svd(np.cov(centered.T).reshape(X.shape[1], -1))[2][:2]
     places = centered @ axes_of_rows.T
     if places.shape[1] == 1:
         places = np.column_stack([places, np.zeros(len(places))])
-    step = max(1, -(-len(X) // most))
+    step = -(-len(X) // 5000)  # more dots only cover each other
     sizes = np.bincount(labels)
-    figure = Figure(figsize=(9, 4.5), layout="constrained", dpi=120)
     left, right = figure.subplots(1, 2, width_ratios=(3, 1))
     badge = {"facecolor": "white", "edgecolor": "0.6", "boxstyle": "round,pad=0.2", "alpha": 0.9}
     for i in range(len(sizes)):
@@ -367,7 +363,7 @@ def draw_clusters(X: np.ndarray, labels: np.ndarray, *, most: int = 5000) -> Fig
         left.plot(
             rows[:, 0], rows[:, 1], "o", markersize=3, alpha=0.7, color=COLORS[i % len(COLORS)]
         )
-        if len(sizes) <= 30 and len(rows):
+        if len(sizes) <= 30 and len(rows):  # more numbers would hide the rows
             left.text(
                 *rows.mean(axis=0), str(i), weight="bold", ha="center", va="center", bbox=badge
             )
@@ -376,17 +372,3 @@ def draw_clusters(X: np.ndarray, labels: np.ndarray, *, most: int = 5000) -> Fig
     right.invert_yaxis()
     right.set(xlabel="rows", ylabel="cluster")
     right.yaxis.get_major_locator().set_params(integer=True)
-    return figure
-
-
-def _draw_density(model: Any, X: np.ndarray) -> Figure:
-    from matplotlib.figure import Figure
-
-    from clusterica.display import DensityDisplay
-
-    figure = Figure(figsize=(9, 4.5), layout="constrained", dpi=120)
-    ax = figure.subplots()
-    DensityDisplay.from_estimator(
-        model, X, ax=ax, title="Density along the direction of least kurtosis"
-    )
-    return figure

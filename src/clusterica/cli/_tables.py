@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+import io
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from clusterica.cli._console import stop
-from clusterica.cli._files import need, new_file
-
-SUFFIXES = (".csv", ".tsv", ".txt", ".parquet", ".npy", ".wav")
+from clusterica.cli._files import need
+from clusterica.files import replacing
 
 
 class Table(NamedTuple):
@@ -41,20 +41,17 @@ def read_table(path: Path, *, columns: Sequence[str] = ()) -> Table:
     suffix = path.suffix.lower()
     if not path.exists():
         stop(f"there is no file {path}.")
-    if suffix not in SUFFIXES or (path.is_dir() and suffix != ".parquet"):
-        stop(
-            f"{path} is not a table that is read here; give a file that ends in {', '.join(SUFFIXES)}."
-        )
-    if suffix == ".parquet":
-        table = _read_parquet(path)
-    elif suffix == ".npy":
-        table = _read_npy(path)
-    elif suffix == ".wav":
-        table = _read_wav(path)
-    else:
-        table = _read_csv(path)
+    # A Parquet data set may be a folder of parts.
+    if suffix not in READERS or (path.is_dir() and suffix != ".parquet"):
+        stop(f"{path} can't be read as a table; give a file that ends in {', '.join(READERS)}.")
+    table = READERS[suffix](path)
     if columns:
-        table = _chosen(path, table, columns)
+        missing = [name for name in columns if name not in table.names]
+        if missing:
+            why = "is not a column of numbers" if missing[0] in table.dropped else "is not a column"
+            stop(f"{missing[0]} {why} of {path}; its columns are {', '.join(table.names)}.")
+        places = [table.names.index(name) for name in columns]
+        table = Table(table.values[:, places], tuple(columns), (), table.rate)
     if table.values.size == 0:
         rest = f"; {', '.join(table.dropped)} are not numbers" if table.dropped else ""
         stop(f"{path} has no numbers in it{rest}.")
@@ -70,7 +67,7 @@ def read_table(path: Path, *, columns: Sequence[str] = ()) -> Table:
 
 def write_table(path: Path, table: Table) -> None:
     """Write columns in the format of a file name; a WAV file is scaled so that its peak is 0.9."""
-    with new_file(path) as file:
+    with replacing(path) as file:
         suffix = path.suffix.lower()
         if suffix == ".npy":
             np.save(file, table.values)
@@ -82,6 +79,7 @@ def write_table(path: Path, table: Table) -> None:
         elif suffix == ".wav":
             from scipy.io import wavfile
 
+            # Sources have any scale, and 16 bits have a largest value.
             peak = np.abs(table.values).max() or 1.0
             wavfile.write(
                 file,
@@ -89,21 +87,13 @@ def write_table(path: Path, table: Table) -> None:
                 np.rint(table.values * (0.9 * 32767 / peak)).astype(np.int16),
             )
         else:
-            with file.open("w", newline="", encoding="utf-8") as stream:
-                writer = csv.writer(
-                    stream, delimiter="\t" if suffix == ".tsv" else ",", lineterminator="\n"
-                )
-                writer.writerow(table.names)
-                writer.writerows([f"{x:.10g}" for x in row] for row in table.values)
-
-
-def _chosen(path: Path, table: Table, columns: Sequence[str]) -> Table:
-    missing = [name for name in columns if name not in table.names]
-    if missing:
-        why = "is not a column of numbers" if missing[0] in table.dropped else "is not a column"
-        stop(f"{missing[0]} {why} of {path}; its columns are {', '.join(table.names)}.")
-    places = [table.names.index(name) for name in columns]
-    return Table(table.values[:, places], tuple(columns), (), table.rate)
+            stream = io.TextIOWrapper(file, encoding="utf-8", newline="")
+            writer = csv.writer(
+                stream, delimiter="\t" if suffix == ".tsv" else ",", lineterminator="\n"
+            )
+            writer.writerow(table.names)
+            writer.writerows([f"{x:.10g}" for x in row] for row in table.values)
+            stream.detach()  # flushes, and leaves the file open for replacing
 
 
 def _read_csv(path: Path) -> Table:
@@ -115,6 +105,7 @@ def _read_csv(path: Path) -> Table:
     if not lines:
         stop(f"{path} is empty.")
     first = lines[0][1]
+    # The most frequent candidate of the first line; spaces only if there is no other.
     delimiter = max(",;\t", key=first.count)
     if not first.count(delimiter):
         delimiter = " " if len(first.split()) > 1 else ","
@@ -141,7 +132,7 @@ def _read_csv(path: Path) -> Table:
 def _numeric_columns(
     path: Path, names: list[str], body: list[list[str]], numbers: list[int]
 ) -> Table:
-    """Return the columns of numbers. One in which most cells are numbers must have no others."""
+    """Return the columns of numbers; in a column of mostly numbers any other cell is an error."""
     kept, dropped = [], []
     for i, name in enumerate(names):
         cells = [_number(row[i]) for row in body]
@@ -216,3 +207,14 @@ def _read_wav(path: Path) -> Table:
     values = values[:, None] if values.ndim == 1 else values
     names = tuple(f"channel {i + 1}" for i in range(values.shape[1]))
     return Table(values.astype(np.float64), names, (), int(rate))
+
+
+# A file name ends in one of these.
+READERS: dict[str, Callable[[Path], Table]] = {
+    ".csv": _read_csv,
+    ".tsv": _read_csv,
+    ".txt": _read_csv,
+    ".parquet": _read_parquet,
+    ".npy": _read_npy,
+    ".wav": _read_wav,
+}

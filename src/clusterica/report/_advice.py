@@ -15,18 +15,10 @@ LEAST_WHITE = 0.1
 # Ratio of the largest to the smallest variance that whitening makes equal. Grey patches of photographs have
 # 80 to 1,400 without any eps; colour patches 500 at eps=0.1, and 44,000 without it, where filters are noise.
 MOST_AMPLIFIED = 1e4
-# Eigenvalues below this share of the largest are rounding errors, such as that of the mean of a patch.
-ROUNDING = 1e-6
-# Patches for each filter, and share of near-empty clusters: those of the warnings of ImageFeatures.
-LEAST_PATCHES, MOST_EMPTY = 50, 0.1
 # Excess kurtosis of a source that K-means can find: 0 is Gaussian, 1.2 the logistic law, 3 the Laplace law.
 # That of 20,000 Gaussian values has a standard deviation of .035. Filters of 3 x 3 and 4 x 4 pixels of
 # digits, which classify well, have medians of 0.2 and 0.4.
 SPARSE = 0.1
-# Improvement of the objective by the last iteration, beside all improvement so far.
-STILL_IMPROVING = 0.02
-# Counts of the largest and the smallest class.
-MOST_UNBALANCED = 5
 
 
 def advise(summary: dict[str, Any]) -> list[str]:
@@ -49,71 +41,69 @@ def advise(summary: dict[str, Any]) -> list[str]:
     >>> advise(summarize(Whitener(eps=0.0).fit([[0.0, 1.0], [2.0, 0.0], [1.0, 3.0]])))
     []
     """
-    found = [*_on_validation(summary.get("validation")), *_on_classes(summary["data"])]
+    found = list(_on_labels(summary))
     for bank in summary["banks"]:
         where = f"{bank['name']}: " if bank["name"] else ""
-        found += [where + text for text in _on_bank(bank)]
+        found += [where + text for text in _on_learned(bank, bank.get("empty"), "filters")]
     if "rows" in summary:
-        found += _on_rows(summary["rows"])
-    # A capital letter after no name of a network, and none twice.
+        sizes = summary["rows"]["sizes"]
+        empty = None if sizes is None else near_empty(sizes)
+        found += _on_learned(summary["rows"], empty, "sources")
+    # A capital letter where no name of a network precedes; and no sentence twice.
     return list(dict.fromkeys(text[0].upper() + text[1:] for text in found))
 
 
-def _on_validation(validation: dict[str, Any] | None) -> Iterator[str]:
-    if validation is None:
-        return
-    counts = np.asarray(validation["confusion"]).sum(axis=1)
-    n, chance = int(counts.sum()), float(counts.max() / counts.sum())
-    # Two standard deviations of the accuracy of always naming the most frequent class.
-    if validation["accuracy"] <= chance + 2 * np.sqrt(chance * (1 - chance) / n):
+def _on_labels(summary: dict[str, Any]) -> Iterator[str]:
+    """Yield advice on the accuracy, and on how often the classes occur."""
+    if "validation" in summary:
+        accuracy = summary["validation"]["accuracy"]
+        sizes = np.asarray(summary["validation"]["confusion"]).sum(axis=1)
+        n, chance = int(sizes.sum()), float(sizes.max() / sizes.sum())
+        # Two standard deviations of the accuracy of always naming the most frequent class.
+        if accuracy <= chance + 2 * np.sqrt(chance * (1 - chance) / n):
+            yield (
+                f"an accuracy of {100 * accuracy:.1f} % is no better than naming the most frequent class "
+                f"({100 * chance:.1f} %): check that the labels belong to the images, and give more."
+            )
+    classes, counts = summary["data"]["classes"], summary["data"]["counts"]
+    # Five times as many: below that, errors of the rare classes still count in the accuracy.
+    if len(counts) > 1 and max(counts) > 5 * min(counts):
+        most, least = (classes[counts.index(f(counts))] for f in (max, min))
         yield (
-            f"an accuracy of {100 * validation['accuracy']:.1f} % is no better than naming the most frequent "
-            f"class ({100 * chance:.1f} %): check that the labels belong to the images, and give more."
+            f"classes are unbalanced: {max(counts):,} of {most} and {min(counts):,} of {least}; use "
+            "class_weight='balanced', or give more of the rare ones."
         )
 
 
-def _on_classes(data: dict[str, Any]) -> Iterator[str]:
-    if len(data["counts"]) > 1 and max(data["counts"]) > MOST_UNBALANCED * min(data["counts"]):
-        most, least = (data["classes"][data["counts"].index(f(data["counts"]))] for f in (max, min))
+def _on_learned(part: dict[str, Any], empty: np.ndarray | None, what: str) -> Iterator[str]:
+    """Yield advice on a bank of filters, or on the clusters or sources of rows."""
+    yield from _on_spectrum(part["spectrum"])
+    n, k = part.get("n_learned_from"), part.get("n_filters")
+    # 50 patches for each filter, and a tenth of near-empty clusters: as in the warnings of ImageFeatures.
+    if n is not None and k and n < 50 * k:
         yield (
-            f"classes are unbalanced: {max(data['counts']):,} of {most} and {min(data['counts']):,} of "
-            f"{least}; use class_weight='balanced', or give more of the rare ones."
-        )
-
-
-def _on_bank(bank: dict[str, Any]) -> Iterator[str]:
-    yield from _on_spectrum(bank["spectrum"])
-    n, k = bank["n_learned_from"], bank["n_filters"]
-    if n is not None and k and n < LEAST_PATCHES * k:
-        yield (
-            f"{n:,} patches are few for {k:,} filters: raise n_patches to {LEAST_PATCHES * k:,} or more, "
+            f"{n:,} patches are few for {k:,} filters: raise n_patches to {50 * k:,} or more, "
             "give more images, or lower n_filters."
         )
-    if "empty" in bank and bank["empty"].mean() > MOST_EMPTY:
-        yield (
-            f"{int(bank['empty'].sum()):,} of {k:,} filters are near-empty: lower n_filters, use smaller "
-            "patches or more of them, or change the eps of the whitening."
+    if empty is not None and empty.mean() > 0.1:
+        remedy = (
+            "lower n_filters, use smaller patches or more of them, or change the eps of the whitening"
+            if what == "filters"
+            else "lower the number of clusters"
         )
-    if "kurtosis" in bank:
-        yield from _on_kurtosis(bank["kurtosis"], "filters")
-    yield from _on_history(bank["history"])
-
-
-def _on_rows(rows: dict[str, Any]) -> Iterator[str]:
-    yield from _on_spectrum(rows["spectrum"])
-    if rows["sizes"] is not None and near_empty(rows["sizes"]).mean() > MOST_EMPTY:
-        few = near_empty(rows["sizes"])
-        yield f"{few.sum()} of {len(few)} clusters are near-empty: lower the number of clusters."
-    if rows["kurtosis"] is not None:
-        yield from _on_kurtosis(rows["kurtosis"], "sources")
-    yield from _on_history(rows["history"])
+        name = "filters" if what == "filters" else "clusters"
+        yield f"{int(empty.sum()):,} of {len(empty):,} {name} are near-empty: {remedy}."
+    if part.get("kurtosis") is not None:
+        yield from _on_kurtosis(part["kurtosis"], what)
+    yield from _on_history(part["history"])
 
 
 def _on_spectrum(spectrum: dict[str, Any] | None) -> Iterator[str]:
     if spectrum is None or not len(spectrum["eigenvalues"]) or spectrum["eigenvalues"].max() <= 0:
         return
     eps, values = spectrum["eps"], np.asarray(spectrum["eigenvalues"])
-    values = values[values > ROUNDING * values.max()]
+    # Smaller ones are rounding errors, such as that of the mean of a patch.
+    values = values[values > 1e-6 * values.max()]
     white = float(np.mean(values / (values + eps)))
     if white < LEAST_WHITE:
         # At a tenth of the median, half of the directions keep ten elevenths of unit variance and more.
@@ -146,7 +136,8 @@ def _on_history(history: dict[str, Any] | None) -> Iterator[str]:
     values = np.asarray(history["objective"])
     total, last = abs(values[-1] - values[0]), abs(values[-1] - values[-2])
     at_the_end = history["max_iter"] is not None and len(values) > history["max_iter"]
-    if at_the_end and total > 0 and last > STILL_IMPROVING * total:
+    # Two per cent of all improvement in one iteration: more of them would still change the filters.
+    if at_the_end and total > 0 and last > 0.02 * total:
         yield (
             f"{history['learner']} has not converged: its last iteration made {100 * last / total:.0f} % of "
             f"all improvement; raise max_iter above {history['max_iter']}."

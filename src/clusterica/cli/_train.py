@@ -1,0 +1,227 @@
+"""``clusterica train``: classifiers of images on features that are learned without labels."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+
+import numpy as np
+from cyclopts import Parameter, validators
+from rich.console import Console
+
+from clusterica.cli._console import (
+    OUTPUT,
+    Count,
+    JsonSwitch,
+    Seed,
+    note,
+    print_json,
+    settings,
+    show_confusion,
+    stop,
+)
+from clusterica.cli._files import check_output
+from clusterica.cli._images import open_images, parse_size, read_labels
+from clusterica.cli._learn import Color, describe, open_checked, save_with_summary, watch
+
+Share = Annotated[float, Parameter(validator=validators.Number(gte=0, lt=1))]
+
+
+class Tried(NamedTuple):
+    """Images that were held out, their classes, and what was predicted."""
+
+    images: Any
+    labels: np.ndarray
+    predicted: np.ndarray
+
+    def measured(self, classes: np.ndarray) -> dict[str, Any]:
+        """Return the accuracy and the confusion matrix, true classes by row."""
+        from sklearn.metrics import confusion_matrix
+
+        return {
+            "n": len(self.labels),
+            "accuracy": float(np.mean(self.predicted == self.labels)),
+            "classes": classes.tolist(),
+            "confusion": confusion_matrix(self.labels, self.predicted, labels=classes),
+        }
+
+
+def train(
+    data: str,
+    /,
+    *,
+    output: Annotated[Path, OUTPUT],
+    recipe: Literal["fast", "accurate", "best"] = "fast",
+    filters: Count | None = None,
+    labels: Path | None = None,
+    unlabeled: str | None = None,
+    validation: Share = 0.2,
+    refit: bool = True,
+    size: str | None = None,
+    color: Color = "keep",
+    seed: Seed = 0,
+    memory: str | None = None,
+    threads: Count | None = None,
+    device: str | None = None,
+    json: JsonSwitch = False,
+) -> None:
+    """Train a classifier of images on features that are learned without labels.
+
+    A part of the images is held out first: its accuracy and confusion table are printed. Then the
+    classifier is trained on all images and saved.
+
+    Examples: ``clusterica train pets/ --size 32 -o pets.safetensors``,
+    ``clusterica train digits --filters 200 -o digits.safetensors``
+
+    Parameters
+    ----------
+    data
+        A folder with a folder of images for each class, a .zip of one, a .npz with the arrays images and
+        labels, a .npy with --labels, or a data set: digits, cifar10, stl10, mnist, fashion-mnist, caltech101.
+    output
+        The model file, such as model.safetensors.
+    recipe
+        fast: one layer of filters and a linear classifier, for two cores. accurate: more filters and kernel
+        ridge, for a GPU or few labels. best: a committee of several patch sizes and layers, for a GPU.
+    filters
+        Number of filters; fewer are faster.
+    labels
+        File with the class of each image: one on each line, in the order of the images; a .npy array; or
+        a CSV table with the columns file and class.
+    unlabeled
+        Images without labels to learn the filters from, as in clusterica learn, in place of those in DATA.
+    validation
+        Share of the images of each class that is held out to measure the accuracy; 0 measures none.
+    refit
+        Train on all images after the measurement. With --no-refit the held-out images are not used.
+    size
+        Scale all images to this size: 32, or 32x48 for height x width. All must have one size.
+    color
+        rgb or grey; keep leaves grey images grey if all are.
+    seed
+        Random seed.
+    memory
+        Working memory, such as 512MiB; images and features come on top.
+    threads
+        Number of threads; all cores by default.
+    device
+        PyTorch device to compute on, such as cuda.
+    json
+        Print the result as JSON.
+    """
+    from clusterica.networks.recipes import make_classifier
+
+    check_output(output, inputs=[data])
+    source = open_checked(data, color)
+    names = source.labels if labels is None else read_labels(labels, source.names)
+    names = _check_classes(names, data)
+    with settings(memory=memory, threads=threads, device=device):
+        images = _of_one_size(source.read(color=color, size=parse_size(size)), data)
+        more = None
+        if unlabeled is not None:
+            color_of = "rgb" if images.shape[3:] == (3,) else "grey"
+            pixels = (images.shape[1], images.shape[2])
+            more = _of_one_size(open_images(unlabeled).read(color=color_of, size=pixels), unlabeled)
+        start = time.perf_counter()
+        model: Any = make_classifier(
+            recipe, tuple(images.shape[1:]), n_filters=filters, random_state=seed
+        )
+        held = held_out(names, validation, seed)
+        tried = _fit(model, images, names, held, more=more, refit=refit, quiet=json)
+        facts: dict[str, Any] = {
+            "command": "train",
+            "recipe": recipe,
+            "seconds": time.perf_counter() - start,
+            "data": describe(source, images) | {"classes": model.classes_.tolist()},
+            "trained_on": len(names) if refit else int(np.sum(~held)),
+            "validation": None if tried is None else tried.measured(model.classes_),
+        }
+        save_with_summary(model, output, images, facts=facts, labels=names, validation=tried)
+    if json:
+        print_json({"file": str(output), **facts})
+        return
+    console = Console(highlight=False)
+    if tried is not None:
+        measured = facts["validation"]
+        console.print(
+            f"Validation accuracy: {100 * measured['accuracy']:.2f} % of {measured['n']:,} held-out images."
+        )
+        show_confusion(console, measured["classes"], measured["confusion"])
+    console.print(
+        f"Trained on {facts['trained_on']:,} of {len(names):,} images in {facts['seconds']:.1f} s."
+    )
+    console.print(str(output), soft_wrap=True, markup=False)
+    note(f"Use it with: clusterica predict {output} IMAGES")
+
+
+def _check_classes(names: np.ndarray | None, data: str) -> np.ndarray:
+    if names is None:
+        stop(
+            f"{data} has no labels. Put the images of each class into a folder with its name, or give a file "
+            "with --labels."
+        )
+    classes, counts = np.unique(names, return_counts=True)
+    if len(classes) < 2:
+        stop(f"{data} has one class, {classes[0]}; a classifier needs two or more.")
+    if counts.min() < 2:
+        stop(
+            f"class {classes[counts.argmin()]} has one image; give two or more of each class, one to train "
+            "on and one to measure."
+        )
+    return names
+
+
+def _of_one_size(images: Any, where: str) -> np.ndarray:
+    if isinstance(images, list):
+        shapes = sorted({f"{i.shape[0]} x {i.shape[1]}" for i in images})
+        stop(
+            f"the images in {where} have different sizes, such as {' and '.join(shapes[:2])} pixels: scale "
+            "them to one with --size, such as --size 32."
+        )
+    return np.asarray(images)
+
+
+def held_out(names: np.ndarray, share: float, seed: int) -> np.ndarray:
+    """Return a mask of images to hold out, of every class at least one, and at least one not."""
+    held = np.zeros(len(names), dtype=bool)
+    if share == 0:
+        return held
+    # Class by class, so that rare classes are measured as well.
+    rng = np.random.default_rng(seed)
+    for name in np.unique(names):
+        members = rng.permutation(np.flatnonzero(names == name))
+        n_held = min(max(1, round(share * len(members))), len(members) - 1)
+        held[members[:n_held]] = True
+    return held
+
+
+def _fit(
+    model: Any,
+    images: Any,
+    names: np.ndarray,
+    held: np.ndarray,
+    *,
+    more: Any,
+    refit: bool,
+    quiet: bool,
+) -> Tried | None:
+    """Train a classifier; return how it did on held-out images before it was trained on all."""
+    members = getattr(model, "members", [model])
+    watch([network for member in members for network in member.networks], quiet=quiet)
+    keep, out = np.flatnonzero(~held), np.flatnonzero(held)
+    # Filters are not learned from held-out images either. They serve the final classifier too, since
+    # labels do not change them.
+    model.learn(images[keep] if more is None else more)
+    for member in getattr(model, "members_", [model]):
+        for network in member.networks_:
+            network.set_callbacks()  # no bars are to be saved
+    console, tried = Console(stderr=True), None
+    if len(out):
+        with console.status("training the classifier"):
+            model.fit_classifier(images[keep], names[keep])
+            tried = Tried(images[out], names[out], model.predict(images[out]))
+    if refit or not len(out):
+        with console.status("training the classifier on all images"):
+            model.fit_classifier(images, names)
+    return tried
