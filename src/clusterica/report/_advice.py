@@ -94,8 +94,24 @@ def _on_learned(part: dict[str, Any], empty: np.ndarray | None, what: str) -> It
         name = "filters" if what == "filters" else "clusters"
         yield f"{int(empty.sum()):,} of {len(empty):,} {name} are near-empty: {remedy}."
     if part.get("kurtosis") is not None:
-        yield from _on_kurtosis(part["kurtosis"], what)
-    yield from _on_history(part["history"])
+        known = part["kurtosis"][np.isfinite(part["kurtosis"])]
+        n_flat = int((known < SPARSE).sum())
+        # Some filters of patches are near-Gaussian, those of the mean; of sources all should be sparse.
+        if len(known) and n_flat > (0.5 * len(known) if what == "filters" else 0):
+            yield (
+                f"{n_flat:,} of {len(known):,} {what} are not sparse (kurtosis below {SPARSE:g}), and "
+                "K-means finds sparse directions only: check that the data is whitened, or ask for fewer."
+            )
+    if part["history"] is not None:
+        values, max_iter = np.asarray(part["history"]["objective"]), part["history"]["max_iter"]
+        total, last = abs(values[-1] - values[0]), abs(values[-1] - values[-2])
+        at_the_end = max_iter is not None and len(values) > max_iter
+        # Two per cent of all improvement in one iteration: more of them would still change the filters.
+        if at_the_end and total > 0 and last > 0.02 * total:
+            yield (
+                f"{part['history']['learner']} has not converged: its last iteration made "
+                f"{100 * last / total:.0f} % of all improvement; raise max_iter above {max_iter}."
+            )
 
 
 def _on_spectrum(spectrum: dict[str, Any] | None) -> Iterator[str]:
@@ -116,29 +132,4 @@ def _on_spectrum(spectrum: dict[str, Any] | None) -> Iterator[str]:
             f"the eps of the whitening, {eps:.3g}, is small, and directions with almost no variance are "
             f"amplified {np.sqrt(values.max() / (values.min() + eps)):,.0f} times as much as others: raise "
             f"it to about {values.mean() / 100:.1g}, or keep fewer components."
-        )
-
-
-def _on_kurtosis(kurtosis: np.ndarray, what: str) -> Iterator[str]:
-    known = kurtosis[np.isfinite(kurtosis)]
-    n_flat = int((known < SPARSE).sum())
-    # Some filters of patches are near-Gaussian, those of the mean; of sources all should be sparse.
-    if len(known) and n_flat > (0.5 * len(known) if what == "filters" else 0):
-        yield (
-            f"{n_flat:,} of {len(known):,} {what} are not sparse (kurtosis below {SPARSE:g}), and K-means "
-            "finds sparse directions only: check that the data is whitened, or ask for fewer."
-        )
-
-
-def _on_history(history: dict[str, Any] | None) -> Iterator[str]:
-    if history is None:
-        return
-    values = np.asarray(history["objective"])
-    total, last = abs(values[-1] - values[0]), abs(values[-1] - values[-2])
-    at_the_end = history["max_iter"] is not None and len(values) > history["max_iter"]
-    # Two per cent of all improvement in one iteration: more of them would still change the filters.
-    if at_the_end and total > 0 and last > 0.02 * total:
-        yield (
-            f"{history['learner']} has not converged: its last iteration made {100 * last / total:.0f} % of "
-            f"all improvement; raise max_iter above {history['max_iter']}."
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,12 +14,11 @@ from clusterica.images import ImageFeatures, sample_patches
 from clusterica.networks import Committee, FeatureNetwork, ImageClassifier
 from clusterica.report._measures import measure_responses, spectral_peaks
 
-# Patches that excite a filter most.
+# Patches that excite a filter most: a row of them fits on a phone.
 N_STRONGEST = 8
-# Filters whose patches are kept, and bytes of pictures of filters and of patches for the whole summary. In
+# Bytes of pictures of filters and of patches for the whole summary, and filters whose patches are kept. In
 # base64 they take a third more, so that a page stays under 10 MB.
-MOST_WITH_PATCHES = 400
-FILTER_BYTES, PATCH_BYTES = 3_000_000, 2_500_000
+FILTER_BYTES, PATCH_BYTES, MOST_WITH_PATCHES = 3_000_000, 2_500_000, 400
 
 
 class Network(NamedTuple):
@@ -99,7 +97,23 @@ def summarize_banks(
     networks: list[Network], images: Any, *, n_patches: int, rng: np.random.Generator
 ) -> list[dict[str, Any]]:
     """Summarize the filters of every first layer; see `clusterica.report.summarize`."""
-    banks = [bank for network in networks for bank in _banks(network)]
+    banks: list[Bank] = []
+    for name, model, before in networks:
+        parts: list[tuple[str, ImageFeatures, np.ndarray | None]] = [(name, model, None)]
+        if not isinstance(model, ImageFeatures):
+            first = model.layers_[0]
+            several = len(first.features_) > 1
+            parts = [
+                (f"{name} group {i}".strip() if several else name, one, group if several else None)
+                for i, (one, group) in enumerate(
+                    zip(first.features_, first.groups_, strict=True), 1
+                )
+            ]
+        for title, features, channels in parts:
+            n_regions = len(features.n_codes_)
+            for region in range(n_regions):
+                where = f"{title} region {region + 1}".strip() if n_regions > 1 else title
+                banks.append(Bank(where, features, region, channels, before))
     # A first image of rows without geometry is one pixel: there is nothing to show in its place.
     banks = [bank for bank in banks if bank.features.patch_shape_[0] > 1]
     return [_summarize_bank(bank, images, n_patches, rng, share=len(banks)) for bank in banks]
@@ -128,25 +142,6 @@ def history_of(learner: Any) -> dict[str, Any] | None:
     }
 
 
-def _banks(network: Network) -> Iterator[Bank]:
-    """Yield the banks of filters of a first layer."""
-    name, model, before = network
-    if isinstance(model, ImageFeatures):
-        parts: list[tuple[str, ImageFeatures, np.ndarray | None]] = [(name, model, None)]
-    else:
-        first = model.layers_[0]
-        several = len(first.features_) > 1
-        parts = [
-            (f"{name} group {i}".strip() if several else name, one, group if several else None)
-            for i, (one, group) in enumerate(zip(first.features_, first.groups_, strict=True), 1)
-        ]
-    for title, features, channels in parts:
-        n_regions = len(features.n_codes_)
-        for region in range(n_regions):
-            where = f"{title} region {region + 1}".strip() if n_regions > 1 else title
-            yield Bank(where, features, region, channels, before)
-
-
 def _of_region(value: Any, region: int) -> Any:
     return value[region] if isinstance(value, list) else value
 
@@ -173,10 +168,8 @@ def _summarize_bank(
     pictures = _pictures(features, region, filters)
     rank = np.arange(len(filters), 0, -1.0)  # the first ones, if nothing else is known
     if images is not None:
-        rows = _patches(bank, images, n_patches, rng)
-        responses = measure_responses(
-            _whitened(features, region, rows), filters, n_strongest=N_STRONGEST
-        )
+        rows, white = _patches(bank, images, n_patches, rng)
+        responses = measure_responses(white, filters, n_strongest=N_STRONGEST)
         sizes = np.bincount(responses.nearest, minlength=len(filters)) if sizes is None else sizes
         # A filter that is the nearest of no patch says nothing, however sparse it is.
         known = np.isfinite(responses.kurtosis) & ~near_empty(sizes)
@@ -203,13 +196,19 @@ def _look(
 ) -> dict[str, Any]:
     """Return pictures of the kept filters, and the peaks of the spectra and the sizes of all."""
     peaks = spectral_peaks(pictures.astype(np.float64))
+    shown = pictures[kept]
+    if shown.shape[3] not in (1, 3):  # of other numbers of channels, their mean
+        shown = shown.mean(axis=3, keepdims=True)
+    # Each is scaled by its largest value, as FiltersDisplay does.
+    shape = shown.shape[1:3] if shown.shape[3] == 1 else shown.shape[1:]
+    column = tile_images(shown.reshape(len(shown), -1), shape=shape, n_columns=1, pad=0)
     found: dict[str, Any] = {
         "n_filters": len(pictures),
         "patch_shape": list(patch_shape),
         "frequency": peaks.frequency.astype(np.float32),
         "orientation": peaks.orientation.astype(np.float32),
         "index": kept,
-        "pixels": _tiles(pictures[kept]),
+        "pixels": np.rint(255 * column).astype(np.uint8).reshape(shown.shape),
     }
     if sizes is not None:
         shares = np.asarray(sizes, np.float64) / (float(np.sum(sizes)) or 1.0)
@@ -222,25 +221,23 @@ def _largest(values: np.ndarray, n: int) -> np.ndarray:
     return np.argsort(-values, kind="stable")[: max(1, n)]
 
 
-def _patches(bank: Bank, images: Any, n: int, rng: np.random.Generator) -> np.ndarray:
-    """Return patches of the images as rows, of the channels of the bank."""
+def _patches(
+    bank: Bank, images: Any, n: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return patches of the images as rows, of the channels of the bank, and what the learner got of them."""
     if bank.before is not None:
         images = bank.before.transform(images)
     size = bank.features.patch_shape_[0]
     rows = np.asarray(to_host(sample_patches(images, n, patch_size=size, random_state=rng)))
-    if bank.channels is None:
-        return rows
-    cut = rows.reshape(len(rows), size * size, -1)[:, :, bank.channels]
-    return cut.reshape(len(rows), -1)
-
-
-def _whitened(features: ImageFeatures, region: int, rows: np.ndarray) -> np.ndarray:
-    """Return patches after the steps before the learner."""
-    for step in (features.normalizer_, features.whitener_):
-        step = _of_region(step, region)
+    if bank.channels is not None:
+        pixels = rows.reshape(len(rows), size * size, -1)
+        rows = pixels[:, :, bank.channels].reshape(len(rows), -1)
+    white = rows
+    for step in (bank.features.normalizer_, bank.features.whitener_):
+        step = _of_region(step, bank.region)
         if step is not None:
-            rows = np.asarray(to_host(step.transform(rows)), np.float32)
-    return rows
+            white = np.asarray(to_host(step.transform(white)), np.float32)
+    return rows, white
 
 
 def _pictures(features: ImageFeatures, region: int, filters: np.ndarray) -> np.ndarray:
@@ -253,17 +250,6 @@ def _pictures(features: ImageFeatures, region: int, filters: np.ndarray) -> np.n
     if patterns.shape[1] != np.prod(features.patch_shape_):
         return np.zeros((len(filters), *features.patch_shape_), np.float32)
     return patterns.reshape(-1, *features.patch_shape_)
-
-
-def _tiles(pictures: np.ndarray) -> np.ndarray:
-    """Return pictures as bytes, each scaled by its largest value as FiltersDisplay does."""
-    n, height, width, channels = pictures.shape
-    if channels not in (1, 3):  # of other numbers of channels, their mean
-        pictures, channels = pictures.mean(axis=3, keepdims=True), 1
-    shape = (height, width) if channels == 1 else (height, width, 3)
-    column = tile_images(pictures.reshape(n, -1), shape=shape, n_columns=1, pad=0)
-    tiles: np.ndarray = np.rint(255 * column).astype(np.uint8)
-    return tiles.reshape(n, height, width, channels)
 
 
 def _as_bytes(patches: np.ndarray, shape: tuple[int, int, int]) -> np.ndarray:

@@ -55,7 +55,8 @@ def line_chart(
         An ``<svg>`` element.
     """
     x = np.arange(1, len(lines[0].y) + 1) if x is None else x
-    frame = _frame(x, np.concatenate([np.asarray(line.y, np.float64) for line in lines]), log=log)
+    values = np.concatenate([np.asarray(line.y, np.float64) for line in lines])
+    frame = _Frame.around(x, values, log=log)
     parts = _axes(frame, x_label, y_label)
     if shade_from is not None:
         start = frame.across(max(shade_from, frame.left))
@@ -156,6 +157,29 @@ class _Frame(NamedTuple):
     ticks: list[float]
     log: bool
 
+    @classmethod
+    def around(cls, x: np.ndarray, values: np.ndarray, *, log: bool) -> _Frame:
+        """Return the frame of lines with these values; a logarithmic one has whole powers of ten."""
+        left, right = float(x[0]), float(x[-1])
+        right = right if right > left else left + 1  # of one value
+        if not log:
+            low, high = float(values.min()), float(values.max())
+            if high - low < 1e-12 * max(
+                abs(high), 1e-300
+            ):  # a line of one height has it in the middle
+                low, high = low - 0.5, high + 0.5
+            return cls(left, right, low, high, _ticks(low, high), log)
+        # What is a million times smaller than the largest is rounding error, and not worth most of the
+        # picture.
+        positive = values[values > 1e-6 * values.max()]
+        if not len(positive):
+            return cls(left, right, 0.1, 1.0, [0.1, 1.0], log)
+        last = math.ceil(math.log10(positive.max()) - 1e-9)
+        first = min(math.floor(math.log10(positive.min()) + 1e-9), last - 1)
+        step = 1 if last - first <= 5 else 2  # more numbers would touch each other
+        ticks = [10.0**i for i in range(first, last + 1, step)]
+        return cls(left, right, 10.0**first, 10.0**last, ticks, log)
+
     def across(self, value: float) -> float:
         return LEFT + (value - self.left) / (self.right - self.left) * (WIDTH - LEFT - RIGHT)
 
@@ -165,14 +189,6 @@ class _Frame(NamedTuple):
         else:
             share = (value - self.low) / (self.high - self.low)
         return HEIGHT - BOTTOM - share * (HEIGHT - BOTTOM - TOP)
-
-
-def _frame(x: np.ndarray, values: np.ndarray, *, log: bool) -> _Frame:
-    """Return the frame of lines with these values."""
-    left, right = float(x[0]), float(x[-1])
-    return _Frame(
-        left, right if right > left else left + 1, *(_log_axis if log else _axis)(values), log
-    )
 
 
 def _axes(frame: _Frame, x_label: str, y_label: str) -> list[str]:
@@ -203,28 +219,6 @@ def _ticks(low: float, high: float) -> list[float]:
     step *= next(m for m in (5, 2, 1) if (high - low) / (m * step) >= 3 or m == 1)
     first = math.ceil(low / step - 1e-9)
     return [i * step for i in range(first, math.floor(high / step + 1e-9) + 1)]
-
-
-def _axis(values: np.ndarray) -> tuple[float, float, list[float]]:
-    """Return the ends and ticks of a linear axis."""
-    low, high = float(values.min()), float(values.max())
-    if high - low < 1e-12 * max(abs(high), 1e-300):
-        low, high = low - 0.5, high + 0.5
-    return low, high, _ticks(low, high)
-
-
-def _log_axis(values: np.ndarray) -> tuple[float, float, list[float]]:
-    """Return the ends and ticks of a logarithmic axis, whole powers of ten.
-
-    What is a million times smaller than the largest is rounding error, and not worth most of the picture.
-    """
-    positive = values[values > 1e-6 * values.max()]
-    if not len(positive):
-        return 0.1, 1.0, [0.1, 1.0]
-    high = math.ceil(math.log10(positive.max()) - 1e-9)
-    low = min(math.floor(math.log10(positive.min()) + 1e-9), high - 1)
-    step = 1 if high - low <= 5 else 2
-    return 10.0**low, 10.0**high, [10.0**i for i in range(low, high + 1, step)]
 
 
 def _number(value: float) -> str:

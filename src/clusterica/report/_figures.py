@@ -8,11 +8,6 @@ import io
 import re
 from typing import Any
 
-# A point takes about 100 bytes of SVG: 2,000 points and more are drawn as pixels.
-MOST_POINTS = 2_000
-# Pixels per inch of pictures inside: two for each point of the page, for sharp screens.
-DPI = 144
-
 
 def themed_svg(figure: Any) -> str:
     """Return a figure as the text of an SVG element without background, with colours for both themes.
@@ -28,7 +23,8 @@ def themed_svg(figure: Any) -> str:
     """
     from matplotlib import rc_context
 
-    many = [artist for artist in figure.findobj() if _n_points(artist) >= MOST_POINTS]
+    # A point takes about 100 bytes of SVG: scatter plots and lines of 2,000 and more become pixels.
+    many = [artist for artist in figure.findobj() if _n_points(artist) >= 2000]
     before = [artist.get_rasterized() for artist in many]
     buffer = io.StringIO()
     try:
@@ -37,11 +33,27 @@ def themed_svg(figure: Any) -> str:
         # Paths in place of text look the same everywhere; the salt gives the same file every time.
         with rc_context({"svg.fonttype": "path", "svg.hashsalt": "clusterica"}):
             nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-            figure.savefig(buffer, format="svg", transparent=True, dpi=DPI, metadata=nothing)
+            # These have two pixels for each point of the page, for sharp screens.
+            figure.savefig(buffer, format="svg", transparent=True, dpi=144, metadata=nothing)
     finally:
         for artist, value in zip(many, before, strict=True):
             artist.set_rasterized(value)
-    return _for_html(buffer.getvalue())
+    svg = buffer.getvalue()
+    # An element of a page has no declarations, names of its own, and two colours each.
+    svg = svg[svg.index("<svg") :]
+    # The style is for all elements of a page; page.css has it for figures.
+    svg = re.sub(r"<(metadata|style)\b.*?</\1>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", svg).replace("xlink:href", "href")
+    # The names of parts are the same in all figures, and a page may have several.
+    name = "f" + hashlib.sha256(svg.encode()).hexdigest()[:8]
+    svg = re.sub(r'(\bid="|href="#|url\(#)', rf"\1{name}-", svg)
+
+    def both(match: re.Match[str]) -> str:
+        what, color = match.groups()
+        # The first is for browsers that do not know light-dark().
+        return f"{what}: {color}; {what}: light-dark({color}, {dark_color(color)})"
+
+    return re.sub(r"\b(fill|stroke): (#[0-9a-f]{6})", both, svg)
 
 
 def dark_color(color: str) -> str:
@@ -72,21 +84,3 @@ def _n_points(artist: Any) -> int:
     if hasattr(artist, "get_offsets"):
         return len(artist.get_offsets())
     return len(artist.get_xdata(orig=False)) if hasattr(artist, "get_xdata") else 0
-
-
-def _for_html(svg: str) -> str:
-    """Return an SVG file as an element of a page: no declarations, names of its own, two colours each."""
-    svg = svg[svg.index("<svg") :]
-    # The style is for all elements of a page; page.css has it for figures.
-    svg = re.sub(r"<(metadata|style)\b.*?</\1>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", svg).replace("xlink:href", "href")
-    # The names of parts are the same in all figures, and a page may have several.
-    name = "f" + hashlib.sha256(svg.encode()).hexdigest()[:8]
-    svg = re.sub(r'(\bid="|href="#|url\(#)', rf"\1{name}-", svg)
-
-    def both(match: re.Match[str]) -> str:
-        what, color = match.groups()
-        # The first is for browsers that do not know light-dark().
-        return f"{what}: {color}; {what}: light-dark({color}, {dark_color(color)})"
-
-    return re.sub(r"\b(fill|stroke): (#[0-9a-f]{6})", both, svg)

@@ -51,7 +51,13 @@ def model_page(model: Any, summary: dict[str, Any] | None = None) -> Page:
     page = Page(f"{summary['model']}: a report")
     page.add_html(f'<p class="lead">{escape(_lead(summary))}</p>')
     add_facts(page, _facts(summary))
-    _add_advice(page, advise(summary))
+    items = "\n".join(f"<li>{escape(text)}</li>" for text in advise(summary))
+    if items:
+        page.add_html(
+            f'<section class="advice"><h2>What to look at</h2>\n<ul>\n{items}\n</ul></section>'
+        )
+    else:
+        page.add_html('<p class="note">Nothing in these numbers looks wrong.</p>')
     if "validation" in summary:
         page.add_heading("Accuracy")
         validation = summary["validation"]
@@ -133,16 +139,6 @@ def _facts(summary: dict[str, Any]) -> list[tuple[str, str]]:
     if summary["seconds"] is not None:
         facts.append((_duration(summary["seconds"]), "to learn"))
     return facts or [(summary["model"], "model")]
-
-
-def _add_advice(page: Page, advice: list[str]) -> None:
-    if not advice:
-        page.add_html('<p class="note">Nothing in these numbers looks wrong.</p>')
-        return
-    items = "\n".join(f"<li>{escape(text)}</li>" for text in advice)
-    page.add_html(
-        f'<section class="advice"><h2>What to look at</h2>\n<ul>\n{items}\n</ul></section>'
-    )
 
 
 def _add_layers(page: Page, layers: list[dict[str, Any]]) -> None:

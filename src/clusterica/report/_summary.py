@@ -27,8 +27,6 @@ N_SAMPLED = 20_000
 N_ERRORS, ERROR_SIDE = 24, 64
 # Rows and columns of centres or components that are kept.
 MOST_ROWS, MOST_COLUMNS = 200, 512
-# Characters of a printed parameter: a pipeline of steps prints pages.
-MOST_CHARACTERS = 300
 
 
 def summarize(
@@ -88,10 +86,12 @@ def summarize(
     """
     check_is_fitted(model)
     rng = as_generator(random_state)
+    settings = {k: " ".join(repr(v).split()) for k, v in model.get_params(deep=False).items()}
     found: dict[str, Any] = {
         "model": type(model).__name__,
         "data": _data(images, labels, source),
-        "settings": {k: _printed(v) for k, v in model.get_params(deep=False).items()},
+        # A pipeline of steps prints pages; 300 characters show what it is.
+        "settings": {k: v if len(v) <= 300 else v[:299] + "…" for k, v in settings.items()},
         "versions": {
             "python": platform.python_version(),
             "clusterica": __version__,
@@ -127,11 +127,6 @@ def _data(X: Any, labels: Any, source: str | None) -> dict[str, Any]:
         classes, counts = np.unique(np.asarray(to_host(labels)), return_counts=True)
         data["classes"], data["counts"] = [str(c) for c in classes], counts.tolist()
     return data
-
-
-def _printed(value: Any) -> str:
-    text = " ".join(repr(value).split())
-    return text if len(text) <= MOST_CHARACTERS else text[: MOST_CHARACTERS - 1] + "…"
 
 
 def _rows(model: Any, X: Any, rng: np.random.Generator) -> dict[str, Any]:

@@ -25,7 +25,7 @@ __all__ = [
     "add_vectors",
 ]
 
-# Words of the orders that filters can be sorted by.
+# The orders that filters can be sorted by, as the page names them.
 ORDERS = {
     "index": "original order",
     "size": "cluster size",
@@ -33,9 +33,8 @@ ORDERS = {
     "frequency": "frequency",
     "orientation": "orientation",
 }
-# Classes up to which a confusion matrix can be read; of more, the pairs with most errors are listed.
+# Classes up to which a confusion matrix can be read; of more, the ten pairs with most errors are listed.
 MOST_CLASSES = 30
-N_PAIRS = 10
 
 
 def add_facts(page: Page, facts: list[tuple[str, str]]) -> None:
@@ -68,6 +67,8 @@ def add_filters(page: Page, bank: dict[str, Any], *, name: str = "filters") -> N
     """
     kept, data = bank["index"], _grid_data(bank)
     orders = [order for order in ORDERS if order in data]
+    # A "<" could end the script element that it stands in.
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     options = "".join(f'<option value="{o}">{ORDERS[o]}</option>' for o in orders)
     # Whole multiples of a pixel of a patch, so that all pixels of a tile have one size.
     aim = 40 if len(kept) <= 256 else 30 if len(kept) <= 1024 else 20
@@ -80,7 +81,7 @@ def add_filters(page: Page, bank: dict[str, Any], *, name: str = "filters") -> N
         f'<span class="note">Choose a filter to see its responses and patches.</span></div>\n'
         f'<div class="filters" role="group" aria-label="{label}" style="--tile: {tile}px"></div>\n'
         "<noscript><p>The filters are drawn by a script, which is not allowed to run.</p></noscript>\n"
-        f'<script type="application/json">{_json(data)}</script>\n</section>',
+        f'<script type="application/json">{text}</script>\n</section>',
         filters=True,
     )
     notes = []
@@ -171,15 +172,17 @@ def add_validation(page: Page, validation: dict[str, Any]) -> None:
     if len(classes) <= MOST_CLASSES:
         page.add_html(_confusion_table(classes, confusion))
     wrong = confusion - np.diag(np.diag(confusion))
-    pairs = [np.unravel_index(i, wrong.shape) for i in np.argsort(-wrong, axis=None)[:N_PAIRS]]
+    pairs = [np.unravel_index(i, wrong.shape) for i in np.argsort(-wrong, axis=None)[:10]]
     rows = [(classes[i], classes[j], int(wrong[i, j])) for i, j in pairs if wrong[i, j] > 0]
     if rows and len(classes) > MOST_CLASSES:
         page.add_table(rows, ("true class", "predicted", "images"), caption="Most frequent errors")
     shown = [error for error in validation["errors"] if "image" in error]
     if shown:
+        # The script of the page fills each canvas with its pixels.
         items = "\n".join(
-            f"<li>{_picture(error['image'])}<span>predicted {escape(error['predicted'])}</span>"
-            f"<span>true {escape(error['true'])}</span></li>"
+            f'<li><canvas role="img" aria-label="image" data-shape="{list(error["image"].shape)}" '
+            f'data-pixels="{_base64(error["image"])}"></canvas>'
+            f"<span>predicted {escape(error['predicted'])}</span><span>true {escape(error['true'])}</span></li>"
             for error in shown
         )
         page.add_html(
@@ -256,7 +259,9 @@ def _grid_data(bank: dict[str, Any]) -> dict[str, Any]:
     }
     for order in list(ORDERS)[1:]:
         if order in bank and np.isfinite(bank[order]).any():
-            data[order] = [_short(v) for v in bank[order][kept]]
+            # Four digits, and None where there is no number, since JSON has no NaN.
+            values = bank[order][kept]
+            data[order] = [float(f"{v:.4g}") if np.isfinite(v) else None for v in values]
     if "histogram" in bank:
         logs = np.log1p(bank["histogram"].astype(np.float64))
         scaled = np.rint(255 * logs / np.maximum(logs.max(axis=1, keepdims=True), 1))
@@ -308,23 +313,5 @@ def _confusion_table(classes: list[str], confusion: np.ndarray) -> str:
     )
 
 
-def _picture(image: np.ndarray) -> str:
-    """Return a canvas that the script of the page fills with an image of bytes."""
-    return (
-        f'<canvas role="img" aria-label="image" data-shape="{list(image.shape)}" '
-        f'data-pixels="{_base64(image)}"></canvas>'
-    )
-
-
 def _base64(values: np.ndarray) -> str:
     return base64.b64encode(np.ascontiguousarray(values).tobytes()).decode("ascii")
-
-
-def _short(value: float) -> float | None:
-    """Return a number with four digits, None where there is none."""
-    return float(f"{value:.4g}") if np.isfinite(value) else None
-
-
-def _json(data: dict[str, Any]) -> str:
-    """Return JSON that cannot end the script element it stands in."""
-    return json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
