@@ -292,16 +292,13 @@ def on_torch_device(X: np.ndarray, device: str) -> Array:
     try:
         return torch.asarray(X, device=device)
     except (RuntimeError, AssertionError) as error:
-        raise ValueError(f"device={device!r} can't be used: {_why_not(device, error)}") from None
-
-
-def _why_not(device: str, error: Exception) -> str:
-    """Return a line that says why torch can't use a device; its own errors may have sixty."""
-    import torch
-
-    if device.partition(":")[0] == "cuda" and not torch.cuda.is_available():
-        found = (
-            "no NVIDIA GPU is found" if torch.version.cuda else "this PyTorch is a build for CPUs"
-        )
-        return f"{found}; use device='cpu', or install PyTorch with CUDA on a machine with a GPU"
-    return str(error).partition("\n")[0].partition(". ")[0]
+        # A line of it says why; the errors of torch may have sixty.
+        why = str(error).partition("\n")[0].partition(". ")[0]
+        if device.partition(":")[0] == "cuda" and not torch.cuda.is_available():
+            found = (
+                "no NVIDIA GPU is found"
+                if torch.version.cuda
+                else "this PyTorch is a build for CPUs"
+            )
+            why = f"{found}; use device='cpu', or install PyTorch with CUDA on a machine with a GPU"
+        raise ValueError(f"device={device!r} can't be used: {why}") from None

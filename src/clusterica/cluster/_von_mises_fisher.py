@@ -179,7 +179,17 @@ class VonMisesFisherMixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
         self
         """
         rows = check_rows(self, X, reset=True, accept_sparse=True)
-        self._check_shape(rows)
+        if rows.n_features < 2:
+            raise ValueError(
+                f"Found array with {rows.n_features} feature(s) (shape={(rows.n_rows, rows.n_features)}) "
+                f"while a minimum of 2 is required by {type(self).__name__}: one feature has no direction "
+                "but its sign."
+            )
+        if rows.n_rows < self.n_components:
+            raise ValueError(
+                f"n_samples={rows.n_rows} should be >= {self.n_components}, the number of components; lower "
+                "n_components or give more rows"
+            )
         weights = check_weights(sample_weight, rows)
         rng = as_generator(self.random_state)
         named = isinstance(self.init, str) or callable(self.init)
@@ -196,7 +206,16 @@ class VonMisesFisherMixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
         self.objective_history_ = np.array([*result.history, final])
         progress.end()
         result.warn_if_unfinished(self)
-        self._warn_of_small(rows, weights, result.params)
+        # Components that hold nothing, or rows of one direction only.
+        few = result.params.weights * np.count_nonzero(weights) < 1
+        narrow = ~few & (result.params.kappa >= self._largest_concentration(rows))
+        if few.any() or narrow.any():
+            warn_user(
+                f"of {len(few)} components {few.sum()} hold less than one row and {narrow.sum()} hold rows "
+                "of one direction only, so that their likelihood has no bound; lower n_components, or use "
+                "concentration='tied'",
+                ConvergenceWarning,
+            )
         return self
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
@@ -272,19 +291,6 @@ class VonMisesFisherMixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
         n_free = K * (d - 1) + (1 if self.concentration == "tied" else K) + K - 1
         return n_free * float(np.log(rows.n_rows)) - 2 * rows.n_rows * self.score(X)
 
-    def _check_shape(self, rows: Rows) -> None:
-        if rows.n_features < 2:
-            raise ValueError(
-                f"Found array with {rows.n_features} feature(s) (shape={(rows.n_rows, rows.n_features)}) "
-                f"while a minimum of 2 is required by {type(self).__name__}: one feature has no direction "
-                "but its sign."
-            )
-        if rows.n_rows < self.n_components:
-            raise ValueError(
-                f"n_samples={rows.n_rows} should be >= {self.n_components}, the number of components; lower "
-                "n_components or give more rows"
-            )
-
     def _run(
         self,
         X: Any,
@@ -335,18 +341,6 @@ class VonMisesFisherMixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
     def _largest_concentration(self, rows: Rows) -> float:
         # An error of eps in a cosine then changes a log-density by 1/16 at most.
         return min(1e10, 1 / (16 * float(np.finfo(rows.dtype).eps)))
-
-    def _warn_of_small(self, rows: Rows, weights: np.ndarray, mixture: Mixture) -> None:
-        """Warn of components that hold nothing, or rows of one direction only."""
-        few = mixture.weights * np.count_nonzero(weights) < 1
-        narrow = ~few & (mixture.kappa >= self._largest_concentration(rows))
-        if few.any() or narrow.any():
-            warn_user(
-                f"of {len(few)} components {few.sum()} hold less than one row and {narrow.sum()} hold rows "
-                "of one direction only, so that their likelihood has no bound; lower n_components, or use "
-                "concentration='tied'",
-                ConvergenceWarning,
-            )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

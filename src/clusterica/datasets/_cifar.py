@@ -30,7 +30,6 @@ PLANES = (3, 32, 32)  # channels, rows, columns
 PIXELS = math.prod(PLANES)
 RECORD = 1 + PIXELS  # bytes of a label and an image
 IMAGES_IN_FILE = 10_000  # in every official file
-LARGEST_PICKLE = IMAGES_IN_FILE * (RECORD + 100)  # a pickle also has the names of the image files
 CLASSES = (
     *("airplane", "automobile", "bird", "cat", "deer"),
     *("dog", "frog", "horse", "ship", "truck"),
@@ -151,7 +150,9 @@ def _read_pickles(where: Path, names: list[str], *, verify: bool) -> tuple[np.nd
     batches: dict[str, tuple[np.ndarray, np.ndarray]] = {}
 
     def take(file: DataFile) -> None:
-        content = file.read_all(LARGEST_PICKLE if verify else MOST_UNPACKED)
+        # A pickle also has the names of the image files: less than 100 bytes each.
+        largest = IMAGES_IN_FILE * (RECORD + 100)
+        content = file.read_all(largest if verify else MOST_UNPACKED)
         file.verify(content)  # before it is unpickled
         try:
             batch = _PlainUnpickler(io.BytesIO(content.data), encoding="bytes").load()

@@ -36,9 +36,6 @@ from clusterica.ops.linalg import combine
 from clusterica.optim import LBFGS, Evaluation, LoopState, fit_progress, iterate
 from clusterica.preprocessing.whitening import apply_map, moments_about_mean
 
-# A unit whose activity varies by less than this, over the rows, says nothing about them.
-_LEAST_SPREAD = 1e-3
-
 
 class SparseAutoencoder(
     CallbackSupportMixin,
@@ -292,7 +289,8 @@ class SparseAutoencoder(
         """Count the units that say nothing, and warn if they are many."""
         variance = sums.squares / rows.n_rows - self.activity_**2
         K = len(variance)
-        self.n_dead_ = int((variance < _LEAST_SPREAD**2).sum())
+        # A unit whose activity varies by less than a thousandth, over the rows, says nothing about them.
+        self.n_dead_ = int((variance < 1e-6).sum())
         if self.n_dead_ <= MUCH_DEAD * K:
             return
         text = f"{self.n_dead_} of {K} units have the same activity for all rows"

@@ -40,17 +40,16 @@ from clusterica.ops.dictionary import CodeSums, Pursuit
 from clusterica.ops.linalg import inverse_lengths, unit_rows
 from clusterica.optim import fit_progress
 
-# Rows for each atom in the start by K-SVD, and its passes: a start need not be exact.
-_ROWS_PER_ATOM, _START_PASSES = 100, 10
-# Ridge of the classifiers and of the start, in units of the mean squared code of an atom.
-_RIDGE = 1e-3
 
-
-class AtomSizes(NamedTuple):
-    """Number of atoms, and the class of each as an index, or None where atoms have no class."""
+class Plan(NamedTuple):
+    """What to learn from rows with labels."""
 
     n_atoms: int
+    """Number of atoms."""
     of_class: HostArray | None
+    """Index of the class of each atom; None where atoms have no class."""
+    targets: HostArray
+    """What stands beside a row of each class, shape (n_classes, n_targets), the classifier's first."""
 
 
 class BaseKSVDClassifier(ClassifierMixin, BaseDictionary):
@@ -65,12 +64,8 @@ class BaseKSVDClassifier(ClassifierMixin, BaseDictionary):
     classification: float
 
     @abstractmethod
-    def _sizes(self, rows: Rows, labels: Labels) -> AtomSizes:
-        """Return how many atoms to learn, and their classes."""
-
-    @abstractmethod
-    def _targets(self, n_classes: int, sizes: AtomSizes) -> HostArray:
-        """Return what stands beside a row of each class, shape (n_classes, n_targets)."""
+    def _plan(self, rows: Rows, labels: Labels) -> Plan:
+        """Return how many atoms to learn, their classes, and the targets of rows."""
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -96,17 +91,17 @@ class BaseKSVDClassifier(ClassifierMixin, BaseDictionary):
             )
         labels = labels._replace(codes=labels.codes.astype(np.int64))
         self.classes_ = labels.classes
-        sizes = self._sizes(rows, labels)
-        self.n_nonzero_ = check_n_nonzero(self.n_nonzero, sizes.n_atoms, rows.n_features)
-        targets = self._targets(len(labels.classes), sizes)
+        plan = self._plan(rows, labels)
+        self.n_nonzero_ = check_n_nonzero(self.n_nonzero, plan.n_atoms, rows.n_features)
+        targets = plan.targets
         rng = as_generator(self.random_state)
         progress = fit_progress(self, self.max_iter, X=X, y=y)
         code = partial(code_rows, rows, Pursuit(self.n_nonzero_), labels=labels.codes)
-        candidates, where = draw_candidates(rows, sizes.n_atoms, rng)
+        candidates, where = draw_candidates(rows, plan.n_atoms, rng)
         if self.init is None:
-            D = self._start(rows, labels, sizes, rng)
+            D = self._start(rows, labels, plan, rng)
         else:
-            D = first_atoms(self.init, candidates, sizes.n_atoms, rng)
+            D = first_atoms(self.init, candidates, plan.n_atoms, rng)
         # The targets as a function of the codes, so that they begin where the atoms do.
         beside = _ridge(code(D, targets=targets), rows.n_features)
         result = learn_atoms(
@@ -189,17 +184,16 @@ class BaseKSVDClassifier(ClassifierMixin, BaseDictionary):
         fn = getattr(Pursuit(self.n_nonzero_), function)
         return map_rows(fn, rows, *unit_atoms(D), W, *params)
 
-    def _start(
-        self, rows: Rows, labels: Labels, sizes: AtomSizes, rng: np.random.Generator
-    ) -> HostArray:
+    def _start(self, rows: Rows, labels: Labels, plan: Plan, rng: np.random.Generator) -> HostArray:
         """Return atoms by K-SVD on a sample of the rows, or of the rows of every class."""
         groups = [np.arange(rows.n_rows)]
-        if sizes.of_class is not None:
+        if plan.of_class is not None:
             groups = [np.flatnonzero(labels.codes == c) for c in range(len(labels.classes))]
-        k = sizes.n_atoms // len(groups)
+        k = plan.n_atoms // len(groups)
         found = []
         for members in groups:
-            size = min(len(members), max(_ROWS_PER_ATOM * k, 2))
+            # 100 rows for each atom and ten passes: a start need not be exact.
+            size = min(len(members), max(100 * k, 2))
             sample = rows.take(np.sort(rng.choice(members, size=size, replace=False)))
             sample = np.asarray(sample, dtype=np.float64)
             if size < 2 or not sample.any():  # nothing to learn from: as they are
@@ -208,7 +202,7 @@ class BaseKSVDClassifier(ClassifierMixin, BaseDictionary):
             ksvd = KSVD(
                 k,
                 n_nonzero=min(k, self.n_nonzero_),
-                max_iter=_START_PASSES,
+                max_iter=10,
                 random_state=rng,
             )
             with warnings.catch_warnings():
@@ -245,6 +239,7 @@ class BaseKSVDClassifier(ClassifierMixin, BaseDictionary):
 def _ridge(sums: CodeSums, n_features: int) -> HostArray:
     """Return the map from codes to targets by ridge regression, shape (n_atoms, n_targets)."""
     A = sums.products
-    ridge = _RIDGE * max(float(np.diag(A).mean()), np.finfo(float).tiny)
+    # In units of the mean squared code of an atom: so little that it only decides where codes are alike.
+    ridge = 1e-3 * max(float(np.diag(A).mean()), np.finfo(float).tiny)
     solved: HostArray = np.linalg.solve(A + ridge * np.eye(len(A)), sums.moments[:, n_features:])
     return solved

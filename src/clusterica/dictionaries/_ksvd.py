@@ -31,9 +31,6 @@ from clusterica.ops.code import omp, unit_atoms
 from clusterica.ops.dictionary import CodeSums, Pursuit
 from clusterica.optim import LoopResult, LoopState, Progress, fit_progress, iterate
 
-# Of two atoms with a larger cosine one is replaced, as in the K-SVD paper's experiments.
-_MOST_ALIKE = 0.99
-
 
 class KSVD(BaseDictionary):
     r"""Atoms of which every row takes a few, at most so many.
@@ -233,7 +230,8 @@ def learn_atoms(
         explained: HostArray = omp(X, *unit_atoms(D), n_nonzero=n_nonzero) @ D
         return explained
 
-    problem = Alternation(n_rows, code, candidates, explain, most_alike=_MOST_ALIKE)
+    # Of two atoms with a larger cosine one is replaced, as in the experiments of the K-SVD paper.
+    problem = Alternation(n_rows, code, candidates, explain, most_alike=0.99)
     with one_blas_thread():  # products of small matrices, many times over
         coded = problem.start(start)
         return iterate(

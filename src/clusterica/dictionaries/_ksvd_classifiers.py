@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from clusterica.arrays import Interval, Labels, Rows
-from clusterica.dictionaries._alternate import HostArray
-from clusterica.dictionaries._base_ksvd_classifier import AtomSizes, BaseKSVDClassifier
+from clusterica.dictionaries._base_ksvd_classifier import BaseKSVDClassifier, Plan
 
 
 class DiscriminativeKSVD(BaseKSVDClassifier):
@@ -110,11 +109,9 @@ class DiscriminativeKSVD(BaseKSVDClassifier):
         self.tol = tol
         self.random_state = random_state
 
-    def _sizes(self, rows: Rows, labels: Labels) -> AtomSizes:
-        return AtomSizes(self.n_components or rows.n_features, None)
-
-    def _targets(self, n_classes: int, sizes: AtomSizes) -> HostArray:
-        return float(np.sqrt(self.classification)) * np.eye(n_classes)
+    def _plan(self, rows: Rows, labels: Labels) -> Plan:
+        targets = float(np.sqrt(self.classification)) * np.eye(len(labels.classes))
+        return Plan(self.n_components or rows.n_features, None, targets)
 
 
 class LabelConsistentKSVD(BaseKSVDClassifier):
@@ -227,9 +224,10 @@ class LabelConsistentKSVD(BaseKSVDClassifier):
         self.tol = tol
         self.random_state = random_state
 
-    def _sizes(self, rows: Rows, labels: Labels) -> AtomSizes:
+    def _plan(self, rows: Rows, labels: Labels) -> Plan:
         n_classes = len(labels.classes)
         k = self.n_components_per_class or max(1, rows.n_features // n_classes)
+        # The start takes the atoms of a class from its rows.
         counts = np.bincount(labels.codes)
         fewest = int(counts.argmin())
         if counts[fewest] < k:
@@ -239,12 +237,7 @@ class LabelConsistentKSVD(BaseKSVDClassifier):
             )
         of_class = np.repeat(np.arange(n_classes), k)
         self.component_classes_ = labels.classes[of_class]
-        return AtomSizes(k * n_classes, of_class)
-
-    def _targets(self, n_classes: int, sizes: AtomSizes) -> HostArray:
-        # The classifier first, where it is learned: _split takes it from there.
-        own = np.arange(n_classes)[:, None] == sizes.of_class
-        parts = [np.sqrt(self.consistency) * own]
-        if self.classification > 0:
-            parts.insert(0, np.sqrt(self.classification) * np.eye(n_classes))
-        return np.hstack(parts)
+        targets = [np.sqrt(self.consistency) * (np.arange(n_classes)[:, None] == of_class)]
+        if self.classification > 0:  # LC-KSVD2; else the classifier follows from the codes
+            targets.insert(0, np.sqrt(self.classification) * np.eye(n_classes))
+        return Plan(k * n_classes, of_class, np.hstack(targets))

@@ -31,9 +31,6 @@ from clusterica.ops.rbm import DivergenceSums, divergence_sums
 from clusterica.optim import LoopState, Step, fit_progress, iterate
 from clusterica.preprocessing.whitening import apply_map, moments_about_mean
 
-# Share of the last move in the next: half while directions still change, then the usual 0.9 (Hinton 2010).
-_FIRST_MOMENTUM, _MOMENTUM, _FIRST_PASSES = 0.5, 0.9, 5
-
 
 class _Machine(NamedTuple):
     """Weights, their last moves, and the mean activity of units in the last pass."""
@@ -240,11 +237,29 @@ class SparseRBM(
 
     def _pass(self, rows: Rows, rng: np.random.Generator, variance: float, old: _Machine) -> Step:
         """Return the machine after one pass over the rows, batch by batch."""
-        momentum = _FIRST_MOMENTUM if old.n_passes < _FIRST_PASSES else _MOMENTUM
+        # Half while directions still change, then the usual 0.9 (Hinton 2010).
+        momentum = 0.5 if old.n_passes < 5 else 0.9
+        fn = partial(divergence_sums, sigma=self.sigma_)
         new, error, activity = old, 0.0, np.zeros_like(old.b)
         for _, batch in shuffled_batches(rows, self.batch_size, rng):
             draws = rng.random((batch.n_rows, len(old.b)), dtype=np.float32).astype(rows.dtype)
-            new, sums = self._after_batch(batch, draws, new, momentum, variance)
+            placed = (p.astype(batch.dtype) for p in (new.W, new.b, new.a))
+            total = map_reduce(fn, batch, *placed, aligned=(draws,))
+            sums = DivergenceSums(*(np.asarray(to_host(v), dtype=np.float64) for v in total))
+            n = batch.n_rows
+            # The sparsity moves b alone, as in the paper.
+            missing = self.target - sums.activity / n
+            ascent = (
+                sums.W / n - self.weight_decay * new.W,
+                sums.b / n + self.sparsity * variance * missing,
+                sums.a / n,
+            )
+            moves = tuple(
+                momentum * last + self.learning_rate * direction
+                for last, direction in zip(new.moves, ascent, strict=True)
+            )
+            W, b, a = (p + move for p, move in zip(new[:3], moves, strict=True))
+            new = new._replace(W=W, b=b, a=a, moves=moves)
             error, activity = error + float(sums.error), activity + sums.activity
         error /= rows.n_rows
         # Weights that diverge oscillate and grow; a machine without units has the variance as its error.
@@ -255,28 +270,6 @@ class SparseRBM(
             )
         new = new._replace(activity=activity / rows.n_rows, n_passes=old.n_passes + 1)
         return Step(new, error, np.inf)
-
-    def _after_batch(
-        self, batch: Rows, draws: HostArray, old: _Machine, momentum: float, variance: float
-    ) -> tuple[_Machine, DivergenceSums]:
-        """Return the machine after a step on a batch, and the sums of the batch."""
-        placed = (p.astype(batch.dtype) for p in (old.W, old.b, old.a))
-        fn = partial(divergence_sums, sigma=self.sigma_)
-        total = map_reduce(fn, batch, *placed, aligned=(draws,))
-        sums = DivergenceSums(*(np.asarray(to_host(v), dtype=np.float64) for v in total))
-        n = batch.n_rows
-        missing = self.target - sums.activity / n
-        ascent = (
-            sums.W / n - self.weight_decay * old.W,
-            sums.b / n + self.sparsity * variance * missing,
-            sums.a / n,
-        )
-        moves = tuple(
-            momentum * last + self.learning_rate * direction
-            for last, direction in zip(old.moves, ascent, strict=True)
-        )
-        W, b, a = (p + move for p, move in zip(old[:3], moves, strict=True))
-        return _Machine(W, b, a, moves, old.activity, old.n_passes), sums
 
     def _learned(self, rows: Rows, machine: _Machine) -> dict[str, Any]:
         """Return the attributes that transform needs."""

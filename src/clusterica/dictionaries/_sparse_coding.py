@@ -41,8 +41,6 @@ from clusterica.optim import LoopResult, LoopState, Step, fit_progress, iterate
 
 # Relative duality gap of the codes of a batch: the atoms need no better codes while they move.
 _BATCH_GAP = 1e-3
-# Rows for each atom after which an atom that none of the last tenth of them uses is replaced by a row.
-_PATIENCE = 100
 # How fast codes of early rows fade: the i-th of n rows counts (i / n)^10. Objectives after six passes over
 # 20,000 white patches with powers 1, 3, 10 and 30: 18.03, 17.70, 17.44, 17.32 with 128 atoms, 15.15, 14.96,
 # 14.80, 14.79 with 400; after one pass 30 is the worst.
@@ -308,7 +306,8 @@ class SparseCoding(BaseDictionary):
         uses, n_replaced = fade * stream.uses + sums.uses, stream.n_replaced
         with one_blas_thread():  # products of small matrices, many times over
             D = renew_atoms(D, A, B)
-        bad = np.flatnonzero(uses < 0.5) if n >= _PATIENCE * len(D) else np.empty(0, int)
+        # After 100 rows for each atom, one that none of the last tenth of them uses is replaced by a row.
+        bad = np.flatnonzero(uses < 0.5) if n >= 100 * len(D) else np.empty(0, int)
         if bad.size:
             sample = np.asarray(batch.glance(), dtype=np.float64)
             sample = sample[row_lengths(sample) > 0]

@@ -22,8 +22,6 @@ try:
 except ImportError:  # Windows has no such locks
     fcntl = None  # type: ignore[assignment]
 
-# Where files cannot be locked, a temporary file counts as left behind after so many seconds: a day.
-_ABANDONED = 86_400
 # What full disks, quotas and missing permissions raise.
 _REFUSED = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
 
@@ -182,7 +180,8 @@ def _remove_abandoned(target: Path) -> None:
                 continue
             with contextlib.suppress(OSError), open(entry.path, "rb") as file:
                 locked = _locked(file)
-                old = time.time() - entry.stat(follow_symlinks=False).st_mtime > _ABANDONED
+                # Where files cannot be locked, one counts as left behind after a day.
+                old = time.time() - entry.stat(follow_symlinks=False).st_mtime > 86_400
                 if locked or (locked is None and old):
                     os.unlink(entry.path)
 

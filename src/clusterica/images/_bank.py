@@ -299,13 +299,22 @@ def learn_bank(
             f"n_filters={n_filters} is more than the {rows.shape[0]} patches to learn from; raise "
             "n_patches, give more images, or lower n_filters"
         )
-    _warn_if_constant(rows)
+    xp = namespace_of(rows)
+    if not bool(xp.any(xp.max(rows, axis=1) != xp.min(rows, axis=1))):
+        warn_user(
+            "all patches are of one colour, so that there is nothing to learn; check that the images are "
+            "not blank"
+        )
     normalizer, whitener = steps
     for step in steps:
         if step is not None:
             rows = apply_step(step.fit(_for(step, rows)), rows)
     if learner is None:
-        filters = _some_rows(rows, n_filters, rng)
+        # Random rows, those of zeros last: they have no direction, but there may be too few others.
+        order = rng.permutation(rows.shape[0])
+        nonzero = to_host(row_energies(rows) > 0)[order]
+        order = np.concatenate([order[nonzero], order[~nonzero]])
+        filters = unit_rows(xp.take(rows, to_like(order[:n_filters], rows), axis=0))
         n_codes = encoder.n_features_out(n_filters)
         return Bank(normalizer, whitener, None, filters, encoder, n_codes)
     y = None
@@ -426,24 +435,6 @@ def _unexplained(X: Array, D: Array) -> Unexplained:
     xp = namespace_of(X)
     best, total = xp.max((X @ D.T) ** 2, axis=1), row_energies(X)
     return Unexplained(xp.sum(xp.clip(total - best, min=0)), xp.sum(total))
-
-
-def _some_rows(rows: Array, n: int, rng: np.random.Generator) -> Array:
-    """Return n random rows, at unit length; rows of zeros, which have no direction, come last."""
-    order = rng.permutation(rows.shape[0])
-    nonzero = to_host(row_energies(rows) > 0)[order]
-    # As many as asked for even if there are too few others.
-    order = np.concatenate([order[nonzero], order[~nonzero]])
-    return unit_rows(namespace_of(rows).take(rows, to_like(order[:n], rows), axis=0))
-
-
-def _warn_if_constant(rows: Array) -> None:
-    xp = namespace_of(rows)
-    if not bool(xp.any(xp.max(rows, axis=1) != xp.min(rows, axis=1))):
-        warn_user(
-            "all patches are of one colour, so that there is nothing to learn; check that the images are "
-            "not blank"
-        )
 
 
 def _warn_if_near_empty(learner: Any, rows: Array) -> None:

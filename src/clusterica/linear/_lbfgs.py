@@ -90,10 +90,8 @@ class LBFGSSolver(Solver):
         # each other.
         few = rows.place.is_numpy and rows.n_rows * rows.n_features <= 10**7
         with one_blas_thread() if few else nullcontext():
-            return _minimum(lbfgs, params, task, progress, eps, Stored(self._pack, self._unpack))
-
-    def _pack(self, params: Any) -> Any:
-        return params, self.n_passes
+            stored = Stored(lambda params: (params, self.n_passes), self._unpack)
+            return _minimum(lbfgs, params, task, progress, eps, stored)
 
     def _unpack(self, packed: Any) -> Any:
         params, self.n_passes = packed

@@ -20,10 +20,6 @@ from clusterica.networks._classifier import (
 )
 from clusterica.ops.margin import winners
 
-# Members are added one by one, the same more than once. Weights then are multiples of 1/20: finer ones fit
-# the noise of some thousand images.
-ROUNDS = 20
-
 
 class Committee(ClassifierMixin, BaseEstimator):
     """The weighted sum of the decisions of several image classifiers.
@@ -163,7 +159,9 @@ class Committee(ClassifierMixin, BaseEstimator):
             np.zeros(scaled[0].shape),
             -1.0,
         )
-        for _ in range(ROUNDS):
+        # Members are added one by one, the same more than once. Weights then are multiples of 1/20: finer
+        # ones fit the noise of some thousand images.
+        for _ in range(20):
             scores = [accuracy(total + d, codes) for d in scaled]
             added = int(np.argmax(scores))
             counts[added] += 1

@@ -30,8 +30,6 @@ from clusterica.ops.energy import (
 )
 from clusterica.preprocessing import Whitener
 
-# Coates & Ng 2012 call the exact computation practical for fewer than 10,000 inputs.
-MOST_EXACT = 10_000
 # Share of the mean eigenvalue that whitening adds: without it directions of noise count as much as others.
 EPS = 0.01
 # One walk over the rows computes the pairwise dependencies of so many seeds.
@@ -145,8 +143,15 @@ class DependencyGroups(BaseEstimator):
         dependency_on: Callable[[np.ndarray], np.ndarray]
         if self.measure == "random":
             dependency_on = lambda seeds: rng.random((len(seeds), d))  # noqa: E731
-        elif energy and (self.method == "exact" or (self.method == "auto" and d <= MOST_EXACT)):
-            dependency_on = _exact(X, rows).__getitem__
+        # Coates & Ng 2012 call the exact computation practical for fewer than 10,000 inputs.
+        elif energy and (self.method == "exact" or (self.method == "auto" and d <= 10_000)):
+            # A share of the mean eigenvalue: without it directions of mere noise count as much as others.
+            whitener = Whitener(eps=f"{100 * EPS}%").fit(X)
+            T, mean = (
+                np.asarray(to_host(a), rows.dtype) for a in (whitener.whitening_, whitener.mean_)
+            )
+            total = map_reduce(energy_sums, rows, T, mean)
+            dependency_on = energy_correlations(EnergySums(*map(to_host, total))).__getitem__
         else:
             dependency_on = _pairwise(rows, energy=energy)
         if self.n_groups is None:
@@ -203,15 +208,6 @@ class DependencyGroups(BaseEstimator):
         group = group[np.argsort(-values[group], kind="stable")]
         values[seed] = 1.0
         return group, np.full(self.size, np.nan) if self.measure == "random" else values[group]
-
-
-def _exact(X: Any, rows: Rows) -> np.ndarray:
-    """Return the energy correlations of all inputs, whitened together."""
-    # A share of the mean eigenvalue: without it directions that are mere noise count as much as others.
-    whitener = Whitener(eps=f"{100 * EPS}%").fit(X)
-    T, mean = (np.asarray(to_host(a), rows.dtype) for a in (whitener.whitening_, whitener.mean_))
-    total = map_reduce(energy_sums, rows, T, mean)
-    return energy_correlations(EnergySums(*map(to_host, total)))
 
 
 def _pairwise(rows: Rows, *, energy: bool) -> Callable[[np.ndarray], np.ndarray]:

@@ -16,9 +16,6 @@ from clusterica.images import ImageFeatures
 from clusterica.networks._groups import DependencyGroups
 from clusterica.optim import Progress
 
-# Positions of maps that dependencies are measured on. A correlation of squares is then off by some .003.
-DEPENDENCY_ROWS = 100_000
-
 
 class Layer(BaseEstimator):
     """A layer of features: from maps to maps, the codes of learned filters pooled over small cells.
@@ -227,7 +224,8 @@ class Layer(BaseEstimator):
                 # Groups of two layers must not be drawn by the same seed.
                 fields.set_params(random_state=int(rng.integers(2**31)))
             n = int(np.prod(X.shape[:3]))
-            chosen = np.sort(rng.choice(n, size=min(n, DEPENDENCY_ROWS), replace=False))
+            # With 100,000 positions a correlation of squares is off by some .003.
+            chosen = np.sort(rng.choice(n, size=min(n, 100_000), replace=False))
             # All maps at some positions: a row for each.
             return list(fields.fit(take(X.reshape(n, n_maps), chosen)).groups_)
         # Sorted, so that the ends show whether all indices are valid.

@@ -25,10 +25,6 @@ RECIPES = {
 }
 """Names of the recipes, and what each of them is."""
 
-# Images from this size on are photographs at their own size rather than thumbnails: larger patches, and a
-# pyramid of cells, did better on STL-10 (96 x 96), smaller ones on CIFAR-10 (32 x 32).
-LARGE = 64
-
 
 def make_classifier(
     name: str = "fast",
@@ -76,7 +72,9 @@ def make_classifier(
             f"n_filters={n_filters} must be at least 1, or None for that of the recipe"
         )
     side = min(image_shape[:2])
-    large = side >= LARGE
+    # Photographs at their own size rather than thumbnails: larger patches, and a pyramid of cells, did better
+    # on STL-10 (96 x 96), smaller ones on CIFAR-10 (32 x 32).
+    large = side >= 64
     size = 8 if large else min(6, side // 2)
     if name == "fast":
         network = _one_layer(n_filters or 1600, size, large=large)

@@ -14,8 +14,6 @@ from numpy.polynomial import Polynomial
 
 # With ten terms the expansion has 15 digits from this order on, checked against 50 digits of mpmath.
 _LEAST_ORDER, _TERMS = 64, 10
-# Ratios of a small argument lose digits in the expansion, and a step down wins back those of (κ / 2μ)².
-_LEAST_STEPS = 8
 
 
 def _debye_polynomials() -> tuple[list[Polynomial], list[Polynomial]]:
@@ -53,7 +51,8 @@ def log_bessel(order: float, kappa: np.ndarray) -> Bessel:
     kappa : ndarray of float64
         Arguments above 0.
     """
-    n_steps = max(_LEAST_STEPS, int(np.ceil(_LEAST_ORDER - order)))
+    # Ratios of a small argument lose digits in the expansion, and a step down wins back those of (κ / 2μ)².
+    n_steps = max(8, int(np.ceil(_LEAST_ORDER - order)))
     top = order + n_steps
     z = kappa / top
     root = np.sqrt(1 + z * z)

@@ -39,12 +39,12 @@ class CodeSums(NamedTuple):
     """Number of rows whose codes were not found to the tolerance."""
 
 
-def _lasso_bytes(row: Row, D: Array, *_: Any) -> int:
-    # FISTA holds about ten arrays of the size of the codes; compiled code holds responses and codes.
-    return (row.n_features + (3 if row.is_numpy else 12) * int(D.shape[0])) * row.itemsize
-
-
-@working_memory(_lasso_bytes)
+# FISTA holds about ten arrays of the size of the codes; compiled code holds responses and codes.
+@working_memory(
+    lambda row, D, G, curvature: (
+        (row.n_features + (3 if row.is_numpy else 12) * int(D.shape[0])) * row.itemsize
+    )
+)
 def lasso_sums(
     X: Array, D: Array, G: Array, curvature: Array, *, alpha: float, max_iter: int, tol: float
 ) -> CodeSums:

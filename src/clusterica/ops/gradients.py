@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from clusterica.arrays import Array, Row, namespace_of, to_like, working_memory
+from clusterica.arrays import Array, namespace_of, to_like, working_memory
 from clusterica.ops.linalg import row_lengths
 
 
@@ -24,12 +24,8 @@ class PatchShape(NamedTuple):
     channels: int
 
 
-def _bytes(row: Row, *_: Any) -> int:
-    # The numbers of 8 orientations and the pixels a few times.
-    return 14 * row.n_features * row.itemsize
-
-
-@working_memory(_bytes)
+# The numbers of 8 orientations and the pixels a few times.
+@working_memory(lambda row: 14 * row.n_features * row.itemsize)
 def gradient_histograms(
     X: Array,
     *,
@@ -68,7 +64,13 @@ def gradient_histograms(
     oriented = strength * xp.clip(1 - apart, min=0)
     cells = xp.astype(to_like(_cell_weights(height, width, n_cells), X), X.dtype, copy=False)
     found = xp.matrix_transpose(oriented @ cells.T)  # (n_rows, n_cells², n_orientations)
-    return _normalized(xp.reshape(found, (X.shape[0], -1)), clip, floor)
+    V = xp.reshape(found, (X.shape[0], -1))
+    # Unit length without large entries. Rows of zeros, and flat ones, stay short: they would be noise.
+    lengths = row_lengths(V)[:, None]
+    least = max(floor, float(xp.finfo(V.dtype).smallest_normal))
+    V = xp.clip(V / xp.clip(lengths, min=least), max=clip)
+    again = row_lengths(V)[:, None]
+    return xp.where(lengths <= floor, V, V / xp.where(again > 0, again, 1.0))
 
 
 def _slopes(images: Array, axis: int) -> Array:
@@ -106,14 +108,3 @@ def _cell_weights(height: int, width: int, n_cells: int) -> np.ndarray:
     weights: np.ndarray = np.kron(rows * fade_down, columns * fade_across)
     weights.flags.writeable = False  # shared by all callers
     return weights
-
-
-def _normalized(V: Array, clip: float, floor: float) -> Array:
-    """Return rows of unit length without large entries; rows of zeros, and flat ones, stay short."""
-    xp = namespace_of(V)
-    lengths = row_lengths(V)[:, None]
-    least = max(floor, float(xp.finfo(V.dtype).smallest_normal))
-    flat = lengths <= floor
-    V = xp.clip(V / xp.clip(lengths, min=least), max=clip)
-    again = row_lengths(V)[:, None]
-    return xp.where(flat, V, V / xp.where(again > 0, again, 1.0))

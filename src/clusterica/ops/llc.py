@@ -29,7 +29,16 @@ def local_codes(X: Array, D: Array, shift: Array, *, n_neighbors: int, ridge: fl
     xp = namespace_of(X)
     X = X - shift
     n, k = X.shape[0], n_neighbors
-    nearest = _nearest(row_energies(D)[None, :] - 2 * (X @ D.T), k)
+    scores = row_energies(D)[None, :] - 2 * (X @ D.T)  # squared distances, but for |x|²
+    if is_host_array(scores):
+        nearest = np.argpartition(scores, k - 1, axis=1)[:, :k]
+    else:
+        # k times the smallest one: the array API has no partial sort.
+        columns, found = xp.arange(D.shape[0], device=X.device)[None, :], []
+        for _ in range(k):
+            found.append(xp.argmin(scores, axis=1)[:, None])
+            scores = xp.where(columns == found[-1], xp.inf, scores)
+        nearest = xp.concat(found, axis=1)
     Z = xp.reshape(xp.take(D, xp.reshape(nearest, (-1,)), axis=0), (n, k, -1)) - X[:, None, :]
     C = Z @ xp.matrix_transpose(Z)
     identity = xp.eye(k, dtype=X.dtype, device=X.device)
@@ -39,16 +48,3 @@ def local_codes(X: Array, D: Array, shift: Array, *, n_neighbors: int, ridge: fl
     w = xp.linalg.solve(C, xp.ones((n, k, 1), dtype=X.dtype, device=X.device))[:, :, 0]
     w = w / xp.sum(w, axis=1, keepdims=True)
     return placed(w, [nearest[:, t : t + 1] for t in range(k)], D.shape[0])
-
-
-def _nearest(scores: Array, k: int) -> Array:
-    """Return the places of the k smallest numbers of every row, in any order, shape (n_rows, k)."""
-    if is_host_array(scores):
-        return np.argpartition(scores, k - 1, axis=1)[:, :k]
-    xp = namespace_of(scores)
-    # k times the smallest one: the array API has no partial sort.
-    columns, found = xp.arange(scores.shape[1], device=scores.device)[None, :], []
-    for _ in range(k):
-        found.append(xp.argmin(scores, axis=1)[:, None])
-        scores = xp.where(columns == found[-1], xp.inf, scores)
-    return xp.concat(found, axis=1)

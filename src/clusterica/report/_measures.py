@@ -6,13 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-N_BINS = 40
-# Histograms reach so many standard deviations to both sides; the last bins have what lies beyond.
-REACH = 5.0
-# Side to which patterns are padded before the FFT: frequencies are then known to 1/64 cycles per pixel.
-PADDED = 64
-# Values of responses at once: 64 MiB of float32.
-BLOCK = 2**24
+# Bins of a histogram, about as many as its picture has room for, and how many standard deviations it reaches
+# to both sides; the last bins have what lies beyond.
+N_BINS, REACH = 40, 5.0
 
 
 class Responses(NamedTuple):
@@ -57,7 +53,7 @@ def measure_responses(X: np.ndarray, filters: np.ndarray, *, n_strongest: int) -
     kurtosis, histogram, strongest = [], [], []
     best, nearest = np.full(len(X), -1.0), np.zeros(len(X), np.int64)
     lengths = np.linalg.norm(filters, axis=1)
-    size = max(1, BLOCK // len(X))
+    size = max(1, 2**24 // len(X))  # 64 MiB of responses in float32
     for start in range(0, len(filters), size):
         D = filters[start : start + size]
         Z = (X @ D.T).astype(np.float64)
@@ -112,7 +108,8 @@ def spectral_peaks(patterns: np.ndarray) -> Peaks:
     """
     centred = patterns - patterns.mean(axis=(1, 2), keepdims=True)
     # A window would blur patches of some 6 pixels; the mean of each channel, the peak of many, is removed.
-    side = max(PADDED, *patterns.shape[1:3])
+    # Padded to 64 pixels, so that frequencies are known to 1/64 cycles per pixel.
+    side = max(64, *patterns.shape[1:3])
     frequency, orientation = [], []
     down, across = np.meshgrid(np.fft.fftfreq(side), np.fft.rfftfreq(side), indexing="ij")
     for pattern, whole in zip(centred, patterns, strict=True):

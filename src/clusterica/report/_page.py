@@ -17,8 +17,6 @@ from clusterica.report._figures import themed_svg
 # The first eight bytes of every PNG file.
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
-# Inches from which a figure is too wide for a phone, where its text would be too small to read.
-WIDE = 6.0
 
 TEMPLATE = """\
 <!DOCTYPE html>
@@ -131,7 +129,8 @@ class Page:
         # Inside the page, so that it stays whole when it is moved or sent.
         text = escape(caption if alt is None else alt)
         if hasattr(picture, "savefig"):
-            wide = " wide" if picture.get_figwidth() > WIDE else ""
+            # Above six inches the text of a figure would be too small to read on a phone.
+            wide = " wide" if picture.get_figwidth() > 6.0 else ""
             drawing = (
                 f'<div class="drawing{wide}" role="img" aria-label="{text}">'
                 f"{themed_svg(picture)}</div>"

@@ -182,7 +182,8 @@ def add_validation(page: Page, validation: dict[str, Any]) -> None:
         items = "\n".join(
             f'<li><canvas role="img" aria-label="image" data-shape="{list(error["image"].shape)}" '
             f'data-pixels="{_base64(error["image"])}"></canvas>'
-            f"<span>predicted {escape(error['predicted'])}</span><span>true {escape(error['true'])}</span></li>"
+            f"<span>predicted {escape(error['predicted'])}</span>"
+            f"<span>true {escape(error['true'])}</span></li>"
             for error in shown
         )
         page.add_html(
