@@ -7,6 +7,7 @@ from sklearn.datasets import make_classification
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import log_loss
 
+from clusterica import save
 from clusterica.linear import (
     KernelRidgeClassifier,
     LinearSVC,
@@ -97,7 +98,10 @@ def test_predict_proba(rng, model, n_classes):
         random_state=int(rng.integers(2**31)),
     )
     y = np.array(["b", "c", "a"])[codes]
-    model.fit(X[:500], y[:500])
+    if isinstance(model, KernelRidgeClassifier):
+        held_out = model.fit(X[:500], y[:500]).validation_decisions_
+    else:
+        held_out = model.fit_validate(X[:500], y[:500])
     P, D = model.predict_proba(X[500:]), model.decision_function(X[500:])
     assert P.shape == (1000, n_classes)
     np.testing.assert_allclose(P, probabilities(D, model.temperature_), rtol=1e-6)
@@ -111,9 +115,7 @@ def test_predict_proba(rng, model, n_classes):
         model, RidgeClassifier
     ):  # its decisions are between -1 and 1, so T is well below 1
         assert calibrated < plain - 0.01
-    expected = fit_temperature(
-        model.validation_decisions_, np.unique(y[:500], return_inverse=True)[1]
-    )
+    expected = fit_temperature(held_out, np.unique(y[:500], return_inverse=True)[1])
     assert model.temperature_ == pytest.approx(expected, rel=1e-6)
 
 
@@ -125,8 +127,9 @@ def test_validation_decisions_are_those_of_fits_without_the_rows(rng, monkeypatc
         300, 12, n_informative=6, n_classes=3, random_state=int(rng.integers(2**31))
     )
     out = np.arange(300) % 3 == 0
-    model = LinearSVC(validation=out, standardize=False, fit_intercept=False).fit(X, y)
-    assert np.isnan(model.validation_decisions_[~out]).all()
+    model = LinearSVC(validation=out, standardize=False, fit_intercept=False)
+    decisions = model.fit_validate(X, y)
+    assert np.isnan(decisions[~out]).all()
     best = model.C_path_[np.flatnonzero(model.validation_scores_ == model.validation_scores_.max())]
     fits = [
         LinearSVC(C * 300 / 200, standardize=False, fit_intercept=False)
@@ -134,8 +137,18 @@ def test_validation_decisions_are_those_of_fits_without_the_rows(rng, monkeypatc
         .decision_function(X[out])
         for C in best
     ]
-    found = model.validation_decisions_[out]
+    found = decisions[out]
     assert min(np.abs(found - D).max() for D in fits) < 0.05 * np.abs(found).max()
+
+
+@pytest.mark.parametrize("model", [LinearSVC(), RidgeClassifier()])
+def test_a_model_file_does_not_grow_with_the_rows(rng, tmp_path, model):
+    sizes = []
+    for n_rows in (60, 1200):
+        X = rng.normal(size=(n_rows, 4))
+        model.fit(X, np.arange(n_rows) % 3)
+        sizes.append(save(model, tmp_path / "model.safetensors").stat().st_size)
+    assert abs(sizes[1] - sizes[0]) < 1200  # the number of strengths tried may differ
 
 
 def test_predict_proba_needs_auto(rng):
@@ -143,9 +156,8 @@ def test_predict_proba_needs_auto(rng):
     model = LinearSVC(C=1.0)
     assert not hasattr(model, "predict_proba")
     assert not hasattr(RidgeClassifier(alpha=1.0), "predict_proba")
-    model.fit(X, y)
+    assert model.fit_validate(X, y) is None
     assert model.temperature_ is None
-    assert model.validation_decisions_ is None
     with pytest.raises(AttributeError) as error:
         _ = model.predict_proba
     assert "C='auto'" in str(error.value.__cause__)

@@ -5,7 +5,6 @@ import pytest
 
 from clusterica.arrays import to_host
 from clusterica.contrasts import make_penalty
-from clusterica.ops import tiles
 from clusterica.ops.moments import Moments
 from clusterica.ops.rica import null_directions, penalty_sums, reconstruction
 from clusterica.preprocessing import ContrastNormalizer
@@ -60,7 +59,7 @@ def test_penalty_sums_are_those_of_a_loop(put, problem, pooling):
 def test_tiles_add_up(monkeypatch, problem):
     g = make_penalty("l1", None, n_codes=7)
     whole = penalty_sums(*problem, penalty=g)
-    monkeypatch.setattr(tiles, "TILE", 21)
+    monkeypatch.setattr("clusterica.arrays._walk.TILE", 21)
     for found, right in zip(penalty_sums(*problem, penalty=g), whole, strict=True):
         np.testing.assert_allclose(found, right, rtol=1e-12)
 

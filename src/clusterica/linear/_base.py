@@ -109,7 +109,6 @@ class LinearClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
     def _set_strength(self, chosen: float, path: HostArray | None, total: float) -> None:
         """Set the fitted attributes of the strength, and of those that were tried, in rising order."""
 
-    @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn the classifiers.
 
@@ -125,6 +124,27 @@ class LinearClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         Returns
         -------
         self
+        """
+        self.fit_validate(X, y, sample_weight)
+        return self
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit_validate(self, X: Any, y: Any = None, sample_weight: Any = None) -> HostArray | None:
+        """Learn the classifiers, and return the decisions on the rows that were held out.
+
+        The model does not keep them: there are as many as rows.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in fit.
+
+        Returns
+        -------
+        decisions : ndarray of shape (n_samples,) or (n_samples, n_classes), or None
+            Decisions on training rows, each by a classifier that was fitted without the row, at the best
+            strength tried; NaN for rows that were not held out. None if the strength is given, and not
+            "auto".
         """
         rows = check_rows(self, X, reset=True, min_rows=2)
         weights = check_weights(sample_weight, rows, np.float64)
@@ -154,15 +174,14 @@ class LinearClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         self._set_fitted(problem, solver, solution, task)
         search = chosen.search
         path = None if search is None else np.array([self._grid(s, total) for s in search.steps])
-        self.validation_scores_ = None if search is None else search.scores
+        self.validation_scores_: Any = None if search is None else search.scores
         self._set_strength(chosen.strength, path, total)
-        self.validation_decisions_ = self.temperature_ = None
-        if chosen.decisions is not None:
-            one = chosen.decisions.shape[1] == 1
-            self.validation_decisions_ = chosen.decisions[:, 0] if one else chosen.decisions
-            self.temperature_ = fit_temperature(chosen.decisions, codes, sample_weight=weights)
         progress.end()
-        return self
+        self.temperature_ = None
+        if chosen.decisions is None:
+            return None
+        self.temperature_ = fit_temperature(chosen.decisions, codes, sample_weight=weights)
+        return chosen.decisions[:, 0] if chosen.decisions.shape[1] == 1 else chosen.decisions
 
     def decision_function(self, X: Any) -> Array:
         """Return the decision function of every class: positive on the side of the class.

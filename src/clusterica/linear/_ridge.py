@@ -61,12 +61,9 @@ class RidgeClassifier(LinearClassifier):
         Penalties tried by ``alpha="auto"``, in rising order.
     validation_scores_ : ndarray or None
         Accuracy on the held-out rows, for every penalty tried.
-    validation_decisions_ : ndarray of shape (n_samples,) or (n_samples, n_classes), or None
-        Decisions on training rows, each by a classifier that was fitted without the row, at the best value
-        tried; NaN for rows that were not held out.
     temperature_ : float or None
-        Divides the decisions in :meth:`predict_proba`: the value with the smallest log loss on
-        ``validation_decisions_``.
+        Divides the decisions in :meth:`predict_proba`: the value with the smallest log loss on the
+        rows that were held out.
     n_iter_ : int
         Iterations of the final solve.
     n_passes_ : int

@@ -23,6 +23,7 @@ from clusterica.arrays import (
 from clusterica.linear import (
     KernelRidgeClassifier,
     LinearSVC,
+    RidgeClassifier,
     every_fifth,
     fit_temperature,
     probabilities,
@@ -80,9 +81,10 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
     classes_ : ndarray of shape (n_classes,)
         The labels.
     validation_decisions_ : ndarray of shape (n,) or (n, n_classes)
-        Decisions on training images by a classifier that did not see them: those that the classifier keeps
-        itself (leave-one-out of kernel ridge, cross-validation of ``LinearSVC(C="auto")``), or those of a
-        second fit that leaves out every fifth image of each class. NaN for images that were not left out.
+        Decisions on training images by a classifier that did not see them: those that the fit of
+        the classifier gives (leave-one-out of kernel ridge, cross-validation of ``LinearSVC(C="auto")``), or
+        those of a second fit that leaves out every fifth image of each class. NaN for images that were not
+        left out.
     temperature_ : float
         Divides the decisions in :meth:`predict_proba`: the value with the smallest log loss on
         ``validation_decisions_``.
@@ -284,9 +286,11 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
             classifier.set_params(features=FeatureBlocks(self.networks_))
         self.classifier_ = classifier
         F = self._input(X)
-        classifier.fit(F, y)
         # A classifier that chose its strength on held-out rows has these decisions already: no second fit.
-        known = getattr(classifier, "validation_decisions_", None)
+        if isinstance(classifier, LinearSVC | RidgeClassifier):
+            known = classifier.fit_validate(F, y)
+        else:
+            known = getattr(classifier.fit(F, y), "validation_decisions_", None)
         if known is None:
             is_held = every_fifth(np.unique(y, return_inverse=True)[1])
             if not is_held.any():
