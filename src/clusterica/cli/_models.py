@@ -158,7 +158,28 @@ def download(
 
     folder = data or data_folder()
     if list_:
-        _list_data(folder, json=json)
+        rows = [
+            {
+                "name": name,
+                "what": BUILT_IN[name],
+                "download": one.size,
+                "there": any((folder / inside).is_dir() for inside in one.folders),
+            }
+            for name, one in DOWNLOADS.items()
+        ]
+        if json:
+            print_json({"folder": str(folder), "sets": rows})
+            return
+        console = Console(highlight=False)
+        table = Table("name", "what", "download", "there", box=None, pad_edge=False)
+        for row in rows:
+            table.add_row(
+                *(str(row[key]) for key in ("name", "what", "download")),
+                "yes" if row["there"] else "no",
+            )
+        console.print(table)
+        console.print(f"Folder: {folder}", soft_wrap=True, markup=False)
+        console.print("digits and photos come with scikit-learn and need no download.")
         return
     if name is None or name.lower() not in DOWNLOADS:
         what = "Give the name of a data set" if name is None else f"there is no data set {name}"
@@ -246,32 +267,6 @@ def measure(*, n_rows: int = 100_000, n_images: int = 500, repeats: int = 3) -> 
             "scikit-learn": sklearn.__version__,
         },
     }
-
-
-def _list_data(folder: Path, *, json: bool) -> None:
-    """Print the data sets, and which of them are in the folder."""
-    rows = [
-        {
-            "name": name,
-            "what": BUILT_IN[name],
-            "download": one.size,
-            "there": any((folder / inside).is_dir() for inside in one.folders),
-        }
-        for name, one in DOWNLOADS.items()
-    ]
-    if json:
-        print_json({"folder": str(folder), "sets": rows})
-        return
-    console = Console(highlight=False)
-    table = Table("name", "what", "download", "there", box=None, pad_edge=False)
-    for row in rows:
-        table.add_row(
-            *(str(row[key]) for key in ("name", "what", "download")),
-            "yes" if row["there"] else "no",
-        )
-    console.print(table)
-    console.print(f"Folder: {folder}", soft_wrap=True, markup=False)
-    console.print("digits and photos come with scikit-learn and need no download.")
 
 
 def _plain(value: Any) -> Any:

@@ -82,7 +82,7 @@ def features(
     if output.suffix.lower() != ".npy":  # before the work
         need(PACKAGES[output.suffix.lower()], what=f"writing {output}", extra="files")
     job = _Job(model, images)
-    compute = _features_of(job.model)
+    compute = job.features()
     if compute is None:
         stop(f"{model} holds {type(job.model).__name__}, which gives no features.")
     with settings(memory=memory, threads=threads, device=device):
@@ -174,33 +174,11 @@ def predict(
                 file_checksum(model), job.source.key, len(job.source.names), size, probabilities
             )
             partial = Partial(output, key=key, fresh=fresh)
-            _write_lines(job, partial, lines, size)
+            lines.write(job, partial, size)
     if job.source.labels is not None and set(job.source.labels) <= set(lines.classes):
         n = len(job.source.labels)
         own = " The model was trained on these images." if job.is_own_data else ""
         note(f"{lines.n_correct:,} of {n:,} correct ({100 * lines.n_correct / n:.2f} %).{own}")
-
-
-def _write_lines(job: _Job, partial: Partial, lines: _Lines, size: int) -> None:
-    """Write lines to a file, from where an earlier run was stopped."""
-    done, n_bytes = partial.state.get("done", 0), partial.state.get("bytes", 0)
-    lines.n_correct = partial.state.get("correct", 0)
-    if done:
-        note(f"Going on after {done:,} images.")
-    with (
-        partial.data.open("r+b" if partial.data.exists() else "w+b") as file,
-        job.stopped_at(partial),
-    ):
-        # What was written after the last record belongs to a block that was not complete.
-        file.truncate(n_bytes)
-        file.seek(n_bytes)
-        for start, stop_at, images in job.blocks(done, size):
-            file.write(lines.of(start, images).encode())
-            file.flush()
-            os.fsync(file.fileno())
-            partial.record(done=stop_at, bytes=file.tell(), correct=lines.n_correct)
-    partial.finish()
-    print(partial.output)
 
 
 class _Lines:
@@ -244,6 +222,27 @@ class _Lines:
                 (name, found[i], *(() if chances is None else (f"{p:.6g}" for p in chances[i])))
             )
         return text.getvalue()
+
+    def write(self, job: _Job, partial: Partial, size: int) -> None:
+        """Write the lines of all images to a file, from where an earlier run was stopped."""
+        done, n_bytes = partial.state.get("done", 0), partial.state.get("bytes", 0)
+        self.n_correct = partial.state.get("correct", 0)
+        if done:
+            note(f"Going on after {done:,} images.")
+        with (
+            partial.data.open("r+b" if partial.data.exists() else "w+b") as file,
+            job.stopped_at(partial),
+        ):
+            # What was written after the last record belongs to a block that was not complete.
+            file.truncate(n_bytes)
+            file.seek(n_bytes)
+            for start, stop_at, images in job.blocks(done, size):
+                file.write(self.of(start, images).encode())
+                file.flush()
+                os.fsync(file.fileno())
+                partial.record(done=stop_at, bytes=file.tell(), correct=self.n_correct)
+        partial.finish()
+        print(partial.output)
 
 
 # --- The model and its images -------------------------------------------------------------------------
@@ -295,6 +294,23 @@ class _Job:
         # run that is stopped loses its block.
         return int(min(1000, max(1, get_config()["memory"] // (4 * per_image))))
 
+    def features(self) -> Callable[[Any], np.ndarray] | None:
+        """Return the function from images to features, of a classifier that of its networks; or None."""
+        from sklearn.pipeline import Pipeline
+
+        from clusterica.networks import Committee, ImageClassifier
+
+        model = self.model
+        if isinstance(model, Pipeline) and hasattr(model, "predict"):
+            model = model[:-1]
+        if isinstance(model, Committee | ImageClassifier):
+            members = getattr(model, "members_", [model])
+            networks = [network for member in members for network in member.networks_]
+            return lambda X: np.concatenate([to_host(one.transform(X)) for one in networks], axis=1)
+        if not hasattr(model, "transform"):
+            return None
+        return lambda X: np.asarray(to_host(model.transform(X)))
+
     @contextmanager
     def stopped_at(self, partial: Partial) -> Iterator[None]:
         """Say after Ctrl-C or an error how to go on; where nothing is done, leave nothing."""
@@ -328,20 +344,3 @@ def _input_of(model: Any, size: Any) -> _Input | None:
     if isinstance(model, ImageFeatures):
         return _Input(model.n_channels_in_, None if size is None else (int(size[0]), int(size[1])))
     return None
-
-
-def _features_of(model: Any) -> Callable[[Any], np.ndarray] | None:
-    """Return the function from images to features, for a classifier that of its networks."""
-    from sklearn.pipeline import Pipeline
-
-    from clusterica.networks import Committee, ImageClassifier
-
-    if isinstance(model, Pipeline) and hasattr(model, "predict"):
-        model = model[:-1]
-    if isinstance(model, Committee | ImageClassifier):
-        members = getattr(model, "members_", [model])
-        networks = [network for member in members for network in member.networks_]
-        return lambda X: np.concatenate([to_host(one.transform(X)) for one in networks], axis=1)
-    if not hasattr(model, "transform"):
-        return None
-    return lambda X: np.asarray(to_host(model.transform(X)))

@@ -182,31 +182,29 @@ def _read_parquet(path: Path) -> Table:
     return Table(values, tuple(kept), tuple(dropped))
 
 
-def _read_npy(path: Path) -> Table:
+def _read_array(path: Path) -> Table:
+    """Read a .npy file, or a WAV recording with its rate."""
+    is_sound, rate = path.suffix.lower() == ".wav", None
     try:
-        values = np.load(path, allow_pickle=False)
+        if is_sound:
+            from scipy.io import wavfile
+
+            rate, values = wavfile.read(path)
+        else:
+            # Pickles could run code.
+            values = np.load(path, allow_pickle=False)
     except (ValueError, EOFError) as error:
-        stop(f"{path} can't be read as an array of numbers: {error}")
+        kind = "a WAV file" if is_sound else "an array of numbers"
+        stop(f"{path} can't be read as {kind}: {error}")
     values = values[:, None] if values.ndim == 1 else values
     if values.ndim != 2 or values.dtype.kind not in "buif":
         stop(
             f"{path} is an array of shape {values.shape} and type {values.dtype}; a table has numbers in "
             "rows and columns."
         )
-    names = tuple(f"column {i + 1}" for i in range(values.shape[1]))
-    return Table(values.astype(np.float64), names)
-
-
-def _read_wav(path: Path) -> Table:
-    from scipy.io import wavfile
-
-    try:
-        rate, values = wavfile.read(path)
-    except (ValueError, EOFError) as error:
-        stop(f"{path} can't be read as a WAV file: {error}")
-    values = values[:, None] if values.ndim == 1 else values
-    names = tuple(f"channel {i + 1}" for i in range(values.shape[1]))
-    return Table(values.astype(np.float64), names, (), int(rate))
+    word = "channel" if is_sound else "column"
+    names = tuple(f"{word} {i + 1}" for i in range(values.shape[1]))
+    return Table(values.astype(np.float64), names, (), None if rate is None else int(rate))
 
 
 # A file name ends in one of these.
@@ -215,6 +213,6 @@ READERS: dict[str, Callable[[Path], Table]] = {
     ".tsv": _read_csv,
     ".txt": _read_csv,
     ".parquet": _read_parquet,
-    ".npy": _read_npy,
-    ".wav": _read_wav,
+    ".npy": _read_array,
+    ".wav": _read_array,
 }

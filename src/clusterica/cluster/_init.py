@@ -68,16 +68,7 @@ def initial_centers(
     if not isinstance(init, str):
         return _given(init, lloyd, n_centers)
     if init in ("rows", "k-means++"):
-        sample, weights = draw_rows(lloyd.rows, lloyd.weights, max(SAMPLE, 3 * n_centers), rng)
-        if rule.unit_centers:  # a row of zeros has no direction
-            nonzero = inverse_lengths(sample) > 0
-            sample, weights = sample[nonzero], weights[nonzero]
-        if sample.shape[0] < n_centers:
-            kind = "rows that are not zero" if rule.unit_centers else "rows"
-            raise ValueError(
-                f"{sample.shape[0]} {kind} of positive weight are too few to choose {n_centers} centers "
-                "from; lower the number of centers or give more data"
-            )
+        sample, weights = _candidates(lloyd, n_centers)
         if init == "rows":
             return as_centers(sample[:n_centers], rule)
         return plus_plus(sample, weights, n_centers, rule=rule, rng=rng)
@@ -145,6 +136,21 @@ def _spread(directions: np.ndarray, lloyd: Lloyd) -> np.ndarray:
     variance = weights @ row_energies(sample if about_zero else sample - mean)
     variance = max(variance - mean @ mean, 0) if about_zero else variance
     return mean + directions * float(np.sqrt(variance / lloyd.rows.n_features))
+
+
+def _candidates(lloyd: Lloyd, n_centers: int) -> tuple[Array, np.ndarray]:
+    """Return rows to choose centres from, and their weights: a random sample where there are very many."""
+    X, weights = draw_rows(lloyd.rows, lloyd.weights, max(SAMPLE, 3 * n_centers), lloyd.rng)
+    if lloyd.rule.unit_centers:  # a row of zeros has no direction
+        nonzero = inverse_lengths(X) > 0
+        X, weights = X[nonzero], weights[nonzero]
+    if X.shape[0] < n_centers:
+        kind = "rows that are not zero" if lloyd.rule.unit_centers else "rows"
+        raise ValueError(
+            f"{X.shape[0]} {kind} of positive weight are too few to choose {n_centers} centers from; "
+            "lower the number of centers or give more data"
+        )
+    return X, weights
 
 
 def draw_rows(

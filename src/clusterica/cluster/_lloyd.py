@@ -81,15 +81,19 @@ class Lloyd:
         start, self.idle = LoopState(0, self.start(C)), None
         # With tol=0 the last digits of a damped centre could alternate without end.
         tol = max(tol, (4 * float(np.finfo(self.rows.dtype).eps)) ** 2)
-        # Runs draw random numbers: a resumed one must go on with the same ones.
-        stored = Stored(lambda C: (C, self.rng.bit_generator.state, self.idle), self._unpack)
+
+        # Steps draw random numbers: a loop that is resumed must go on with the same ones.
+        def pack(centers: Centers) -> Any:
+            return centers, self.rng.bit_generator.state, self.idle
+
+        def unpack(packed: Any) -> Centers:
+            centers, self.rng.bit_generator.state, self.idle = packed
+            return Centers(*centers)
+
+        stored = Stored(pack, unpack)
         return iterate(
             step, start, max_iter=max_iter, tol=tol, progress=progress, fitted=fitted, stored=stored
         )
-
-    def _unpack(self, packed: Any) -> Centers:
-        centers, self.rng.bit_generator.state, self.idle = packed
-        return Centers(*centers)
 
     def start(self, C: Array) -> Centers:
         """Return centres with the mass that they have before any row is seen."""

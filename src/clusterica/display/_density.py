@@ -179,14 +179,32 @@ class DensityDisplay:
             self.ax_.axvline(cut, color="0.3", linewidth=1, linestyle=(0, (5, 3)), zorder=2)
             for cut in valleys
         ]
-        self._frame(grid, density, valleys, len(strips))
-        self.points_ = self._draw_rows(strips, density.max())
+        self.points_ = self._draw_rows(strips, grid, density, valleys)
         if title is not None:
             self.ax_.set_title(title)
         return self
 
-    def _draw_rows(self, strips: dict[str | None, np.ndarray], top: float) -> list[Any]:
-        """Draw each class as a strip of small bars below the axis, with its name at the left."""
+    def _draw_rows(
+        self,
+        strips: dict[str | None, np.ndarray],
+        grid: np.ndarray,
+        density: np.ndarray,
+        valleys: np.ndarray,
+    ) -> list[Any]:
+        """Draw each class as a strip of small bars below the density, with its name at the left."""
+        n_strips = len(strips)
+        top = density.max()
+        seen = grid[density > 2e-3 * top]  # less than a pixel high; long tails are cut off
+        # Every valley is shown, even one in a tail that is cut off.
+        ends = np.array([min(seen[0], *valleys, seen[0]), max(seen[-1], *valleys, seen[-1])])
+        margin = 0.02 * (ends[1] - ends[0])
+        ax = self.ax_
+        ax.set(xlim=(ends[0] - margin, ends[1] + margin), ylabel="density")
+        ax.set_ylim(-(n_strips + 0.4) * _STRIP * top if n_strips else 0.0, 1.08 * top)
+        # Ticks below zero would look like densities of the strips.
+        ax.set_yticks([tick for tick in ax.get_yticks() if 0 <= tick <= 1.08 * top])
+        ax.axhline(0, color="0.15", linewidth=0.8, zorder=3)
+        ax.spines[["top", "right"]].set_visible(False)
         points, heights = [], [-(i + 0.75) * _STRIP * top for i in range(len(strips))]
         # Without classes all rows are one strip, in grey.
         colors = ["0.25" if None in strips else _MARKS[i % len(_MARKS)] for i in range(len(strips))]
@@ -200,23 +218,6 @@ class DensityDisplay:
             for text, color in zip(self.ax_.get_yticklabels(minor=True), colors, strict=True):
                 text.set_color(color)
         return points
-
-    def _frame(
-        self, grid: np.ndarray, density: np.ndarray, valleys: np.ndarray, n_strips: int
-    ) -> None:
-        """Set the limits of the axes, with room for the strips below the density."""
-        top = density.max()
-        seen = grid[density > 2e-3 * top]  # less than a pixel high; long tails are cut off
-        # Every valley is shown, even one in a tail that is cut off.
-        ends = np.array([min(seen[0], *valleys, seen[0]), max(seen[-1], *valleys, seen[-1])])
-        margin = 0.02 * (ends[1] - ends[0])
-        ax = self.ax_
-        ax.set(xlim=(ends[0] - margin, ends[1] + margin), ylabel="density")
-        ax.set_ylim(-(n_strips + 0.4) * _STRIP * top if n_strips else 0.0, 1.08 * top)
-        # Ticks below zero would look like densities of the strips.
-        ax.set_yticks([tick for tick in ax.get_yticks() if 0 <= tick <= 1.08 * top])
-        ax.axhline(0, color="0.15", linewidth=0.8, zorder=3)
-        ax.spines[["top", "right"]].set_visible(False)
 
 
 def _strips(

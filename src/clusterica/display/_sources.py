@@ -190,12 +190,7 @@ class SourcesDisplay:
         self.figure_ = self.ax_.figure
         self.lines_ = []
         for j in range(k):
-            t, values = np.arange(len(piece)), piece[:, j]
-            # Of a long column the extremes of 2,000 short pieces, in turn: more than a figure has pixels.
-            if len(piece) > 4000:
-                edges = np.linspace(0, len(piece), 2001).astype(int)[:-1]
-                low, high = (f.reduceat(values, edges) for f in (np.minimum, np.maximum))
-                t, values = np.repeat(edges, 2), np.column_stack([low, high]).ravel()
+            t, values = _outline(piece[:, j])
             (line,) = self.ax_.plot(
                 (first + t) / rate, values / spread - j, color=_COLOR, linewidth=0.7
             )
@@ -323,3 +318,14 @@ def _kurtosis(S: np.ndarray) -> np.ndarray:
     variance = squares.mean(axis=0)
     found: np.ndarray = (squares**2).mean(axis=0) / np.where(variance > 0, variance**2, 1) - 3
     return found
+
+
+def _outline(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return places and values to draw: of a long column the extremes of every short piece, in turn."""
+    n = len(values)
+    if n <= 4000:
+        return np.arange(n), values
+    # 2,000 pieces: more than a figure has pixels.
+    edges = np.linspace(0, n, 2001).astype(int)[:-1]
+    low, high = np.minimum.reduceat(values, edges), np.maximum.reduceat(values, edges)
+    return np.repeat(edges, 2), np.column_stack([low, high]).ravel()

@@ -160,9 +160,18 @@ def check_images(X: Any, *, patch_size: int, caller: str, n_channels: int | None
     for part in images.parts:
         height, width, _ = part.shape
         if min(n_places(n, patch_size=patch_size) for n in (height, width)) == 0:
+            # The axes of an array may be those of one image, or in another order.
+            shape, hint = tuple(getattr(X, "shape", ())), ""
+            if len(shape) == 3 and shape[2] in (1, 3, 4):
+                hint = (
+                    f". An array of shape {shape} is {shape[0]} grey images; give one colour image as "
+                    "X[None]"
+                )
+            elif len(shape) == 4 and shape[1] in (1, 3, 4):
+                hint = ". Channels must come last: X.transpose(0, 2, 3, 1) moves them there"
             raise ValueError(
                 f"image {part.start} has {height} x {width} pixels, too few for a patch of {patch_size} x "
-                f"{patch_size}; lower patch_size, or enlarge the image{_layout_hint(X)}"
+                f"{patch_size}; lower patch_size, or enlarge the image{hint}"
             )
     if images.n_channels < 1:
         raise ValueError("the images have 0 channels; each needs at least one")
@@ -184,16 +193,6 @@ def _check_not_files(X: Any, caller: str) -> None:
             "them, not str or Path. Read a folder with clusterica.datasets.load_image_folder(path).images, "
             "or files with [numpy.asarray(PIL.Image.open(path)) for path in paths]"
         )
-
-
-def _layout_hint(X: Any) -> str:
-    """Return what to do if the axes of an array may be those of one image, or in another order."""
-    shape = tuple(getattr(X, "shape", ()))
-    if len(shape) == 3 and shape[2] in (1, 3, 4):
-        return f". An array of shape {shape} is {shape[0]} grey images; give one colour image as X[None]"
-    if len(shape) == 4 and shape[1] in (1, 3, 4):
-        return ". Channels must come last: X.transpose(0, 2, 3, 1) moves them there"
-    return ""
 
 
 def warn_if_alpha(images: Images) -> None:

@@ -254,29 +254,22 @@ def _write_records(path: Path, records: list[_Record]) -> None:
     write_sealed(path, {"format": _FORMAT, "loops": loops}, writer.arrays)
 
 
-def _checked(n_iter: int, params: Any, history: Any, converged: bool) -> LoopState:
-    values = tuple(float(value) for value in history)
-    if int(n_iter) < 0:
-        raise ValueError(f"n_iter is {n_iter!r:.20}")
-    return LoopState(int(n_iter), params, values, bool(converged))
-
-
 def _read_records(path: Path) -> list[_Record]:
     description, arrays = read_sealed(path)
     reader = Reader(arrays, None, source=str(path))
     if description.get("format") != _FORMAT:
         raise ModelFileError(f"{path} has format {description.get('format')!r:.20}")
     try:
-        return [
-            _Record(
-                int(one["number"]),
-                str(one["mark"]),
-                _checked(*reader.read_all(one["state"])),
-                bool(one["ended"]),
-                bool(one["stopped"]),
-            )
-            for one in description["loops"]
-        ]
+        records = []
+        for one in description["loops"]:
+            n_iter, params, history, converged = reader.read_all(one["state"])
+            values = tuple(float(value) for value in history)
+            if int(n_iter) < 0:
+                raise ValueError(f"n_iter is {n_iter!r:.20}")
+            state = LoopState(int(n_iter), params, values, bool(converged))
+            number, mark = int(one["number"]), str(one["mark"])
+            records.append(_Record(number, mark, state, bool(one["ended"]), bool(one["stopped"])))
+        return records
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ModelFileError(f"{path} is no checkpoint: {error!r:.80}") from error
 

@@ -56,7 +56,12 @@ def read_sealed(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         raise FileNotFoundError(f"there is no model file {path}")
     content = bytearray(path.read_bytes())
     try:
-        description = _description(content)
+        header = json.loads(bytes(_header(content)))
+        # Other safetensors files have no such text.
+        text = header.get("__metadata__", {}).get("clusterica")
+        description = None if text is None else json.loads(text)
+        if text is not None and not isinstance(description, dict):
+            raise ValueError("its description is no JSON object")
         if description is not None and "sha256" in description:
             claimed = str(description.pop("sha256"))
             content[_place_of(content, claimed)] = _BLANK.encode()
@@ -79,18 +84,6 @@ def read_sealed(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
             "again and save it"
         )
     raise damaged(path, "its checksum is missing")
-
-
-def _description(content: bytearray) -> dict[str, Any] | None:
-    """Return the JSON of a file, or None if it is another safetensors file."""
-    header = json.loads(bytes(_header(content)))
-    text = header.get("__metadata__", {}).get("clusterica")
-    if text is None:
-        return None
-    description = json.loads(text)
-    if not isinstance(description, dict):
-        raise ValueError("its description is no JSON object")
-    return description
 
 
 def _header(content: bytearray) -> memoryview:

@@ -50,8 +50,18 @@ class Writer:
         if isinstance(value, float):
             # JSON has no NaN and no infinity.
             return value if math.isfinite(value) else {"float": str(value)}
-        if isinstance(value, tuple | list | dict):
-            return self._container(value, path)
+        if isinstance(value, dict):
+            # Pairs: keys of JSON are strings, and those of a dict may be numbers.
+            return {
+                "dict": [
+                    [self.write(k, path), self.write(v, f"{path}[{k!r}]")] for k, v in value.items()
+                ]
+            }
+        if hasattr(value, "_fields") and hasattr(value, "_asdict"):  # a named tuple
+            return {"named": _name_of(value, path), "fields": self._fields(value._asdict(), path)}
+        if isinstance(value, tuple | list):
+            items = [self.write(item, f"{path}[{i}]") for i, item in enumerate(value)]
+            return {"tuple" if isinstance(value, tuple) else "list": items}
         if isinstance(value, np.random.Generator | np.random.RandomState):
             return self._random(value, path)
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -106,17 +116,6 @@ class Writer:
             # The format stores little-endian numbers; those of other machines are swapped.
             self.arrays[path] = values.astype(values.dtype.newbyteorder("="), copy=False)
         return self._names[id(owner)]
-
-    def _container(self, value: Any, path: str) -> dict[str, Any]:
-        if isinstance(value, dict):
-            pairs = [
-                [self.write(k, path), self.write(v, f"{path}[{k!r}]")] for k, v in value.items()
-            ]
-            return {"dict": pairs}
-        if hasattr(value, "_fields"):
-            return {"named": _name_of(value, path), "fields": self._fields(value._asdict(), path)}
-        items = [self.write(item, f"{path}[{i}]") for i, item in enumerate(value)]
-        return {"tuple" if isinstance(value, tuple) else "list": items}
 
     def _random(self, value: Any, path: str) -> dict[str, Any]:
         legacy = isinstance(value, np.random.RandomState)

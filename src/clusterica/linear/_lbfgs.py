@@ -86,16 +86,17 @@ class LBFGSSolver(Solver):
             noise=4
             * eps,  # sums over blocks are in float64, so objectives are off by a few roundings
         )
+
+        def unpack(packed: Any) -> Any:
+            params, self.n_passes = packed
+            return params
+
         # Products of ten million numbers or less are so small that threads of BLAS would mostly wait for
         # each other.
         few = rows.place.is_numpy and rows.n_rows * rows.n_features <= 10**7
         with one_blas_thread() if few else nullcontext():
-            stored = Stored(lambda params: (params, self.n_passes), self._unpack)
+            stored = Stored(lambda params: (params, self.n_passes), unpack)
             return _minimum(lbfgs, params, task, progress, eps, stored)
-
-    def _unpack(self, packed: Any) -> Any:
-        params, self.n_passes = packed
-        return params
 
     def evaluate(self, params: Array, *, task: Task) -> Values:
         """Return the objective of every target, and its gradient, from one pass over the rows."""

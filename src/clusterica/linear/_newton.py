@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -94,6 +93,17 @@ class NewtonSolver(Solver):
         """Minimise, from an earlier solution if there is one."""
         known = start is not None and start.state.equations is self._equations
         begin = self._measured(start.state if known and start else None, task)
+
+        def pack(state: State) -> Any:
+            # The equations are made again from the rows.
+            return state._replace(equations=None), self._earlier_passes > 0  # type: ignore[arg-type]
+
+        def unpack(packed: Any) -> State:
+            state, gave_up = packed
+            if gave_up and self._earlier_passes == 0:
+                self._keep_rows(task)
+            return State(*state)._replace(equations=self._equations)
+
         # Factors are small, and there is one for every class to work on.
         with one_blas_thread() if self._equations.on_host else nullcontext():
             result = iterate(
@@ -102,21 +112,11 @@ class NewtonSolver(Solver):
                 max_iter=task.max_iter,
                 tol=0.0,
                 progress=progress,
-                stored=Stored(self._pack, partial(self._unpack, task=task)),
+                stored=Stored(pack, unpack),
             )
         end = result.params
         converged = bool((end.gap <= task.tol).all())
         return Solution(end, end.objective, end.gap, result.n_iter, converged, result.stopped)
-
-    def _pack(self, state: State) -> Any:
-        # The equations are made again from the rows.
-        return state._replace(equations=None), self._earlier_passes > 0  # type: ignore[arg-type]
-
-    def _unpack(self, packed: Any, *, task: Task) -> State:
-        state, gave_up = packed
-        if gave_up and self._earlier_passes == 0:
-            self._keep_rows(task)
-        return State(*state)._replace(equations=self._equations)
 
     def classifiers(self, solution: Solution) -> tuple[Array, Array]:
         """Return weights of standardised features, (n_targets, n_features), and intercepts."""

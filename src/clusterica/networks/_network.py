@@ -140,7 +140,8 @@ class FeatureNetwork(
         _as_grids(self.grid)  # a wrong one is refused before hours are spent
         images = _as_images(X)
         layers = [clone(layer) for layer in self.layers]
-        rows = images.shape[1] == images.shape[2] == 1
+        height, width = int(images.shape[1]), int(images.shape[2])
+        rows = height == width == 1
         for i, layer in enumerate(layers):
             if rows:
                 layer.set_params(patch_size=1, stride=1, pool_size=1)
@@ -148,7 +149,15 @@ class FeatureNetwork(
                 # Maps have no nominal range as pixels do. The paper's constant is about this share of
                 # the variance of patches of photographs.
                 layer.set_params(normalizer=ContrastNormalizer("1%"))
-        self._check_sizes(layers, images)
+            cells = layer.cells(height, width)
+            if min(cells) < 1:
+                raise ValueError(
+                    f"the input of layer {i + 1} is {height} x {width}, smaller than its "
+                    f"patch_size={layer.patch_size}; use smaller patches, a smaller pool_size or stride "
+                    "in the layers before, or larger images"
+                )
+            # What this layer returns is what the next one sees.
+            height, width = cells
         rng = as_generator(self.random_state)
         # Layers have seeds of their own, drawn in turn, so that a layer does not depend on those after it.
         progress = fit_progress(self, len(layers), X=X)
@@ -301,19 +310,6 @@ class FeatureNetwork(
         size = max(1, Place(images).memory // per_image)
         for start in range(0, len(images), size):
             yield start, min(start + size, len(images))
-
-    def _check_sizes(self, layers: list[Layer], images: Any) -> None:
-        height, width = int(images.shape[1]), int(images.shape[2])
-        for i, layer in enumerate(layers):
-            cells = layer.cells(height, width)
-            if min(cells) < 1:
-                raise ValueError(
-                    f"the input of layer {i + 1} is {height} x {width}, smaller than its "
-                    f"patch_size={layer.patch_size}; use smaller patches, a smaller pool_size or stride "
-                    "in the layers before, or larger images"
-                )
-            # What this layer returns is what the next one sees.
-            height, width = cells
 
 
 def _as_images(X: Any) -> Any:

@@ -127,7 +127,15 @@ class ManyLBFGS:
             misses=xp.where(kept, 0.0, old.misses + xp.astype(missed, old.misses.dtype)),
         )
         new = self._aimed(new, kept)
-        new = self._restarted(new, missed & (new.misses == _MISSES_TO_RESTART))
+        # Functions whose directions were bad forget their moves.
+        bad = missed & (new.misses == _MISSES_TO_RESTART)
+        if bool(xp.any(bad)):
+            new = new._replace(
+                moves=tuple(m._replace(scale=xp.where(bad, 0.0, m.scale)) for m in new.moves),
+                factor=xp.where(bad, 1.0, new.factor),
+                length=xp.where(bad, 1.0, new.length),
+            )
+            new = self._aimed(new, bad)
         left = xp.where(self.done(new), 0.0, new.gap)
         return Step(new, float(xp.sum(new.values.objective)), float(xp.max(left)))
 
@@ -182,19 +190,6 @@ class ManyLBFGS:
             direction=xp.where(which[:, None], direction, here.direction),
             gap=xp.where(which, gap, here.gap),
         )
-
-    def _restarted(self, here: Positions, which: Array) -> Positions:
-        """Clear the memory of some functions, whose directions were bad."""
-        xp = namespace_of(here.params)
-        if not bool(xp.any(which)):
-            return here
-        moves = tuple(m._replace(scale=xp.where(which, 0.0, m.scale)) for m in here.moves)
-        here = here._replace(
-            moves=moves,
-            factor=xp.where(which, 1.0, here.factor),
-            length=xp.where(which, 1.0, here.length),
-        )
-        return self._aimed(here, which)
 
 
 def _dots(a: Array, b: Array) -> Array:

@@ -106,7 +106,26 @@ class GradientDescriptor(
         self
         """
         rows = check_rows(self, X, reset=True)
-        self.patch_shape_ = self._shape(rows.n_features)
+        n = rows.n_features
+        if self.patch_shape is None:
+            # Squares, grey or in colours.
+            sides = {channels: isqrt(n // channels) for channels in (1, 3)}
+            shapes = [(s, s, c) for c, s in sides.items() if c * s * s == n]
+            if not shapes:
+                raise ValueError(
+                    f"rows of {n} numbers are no squares of one or three channels; give "
+                    "patch_shape=(height, width, channels)"
+                )
+            self.patch_shape_ = shapes[0]
+        else:
+            shape = tuple(self.patch_shape)
+            whole = len(shape) == 3 and all(isinstance(s, Integral) and s > 0 for s in shape)
+            if not whole or shape[0] * shape[1] * shape[2] != n:
+                raise ValueError(
+                    f"patch_shape={self.patch_shape} must be (height, width, channels) of a patch of "
+                    f"{n} numbers"
+                )
+            self.patch_shape_ = (int(shape[0]), int(shape[1]), int(shape[2]))
         self._n_features_out = self.n_cells**2 * self.n_orientations
         return self
 
@@ -134,23 +153,3 @@ class GradientDescriptor(
             floor=float(self.floor),
         )
         return map_rows(describe, rows)
-
-    def _shape(self, n_features: int) -> tuple[int, int, int]:
-        """Return height, width and channels of patches of so many numbers."""
-        if self.patch_shape is not None:
-            shape = tuple(self.patch_shape)
-            whole = len(shape) == 3 and all(isinstance(n, Integral) and n > 0 for n in shape)
-            if not whole or shape[0] * shape[1] * shape[2] != n_features:
-                raise ValueError(
-                    f"patch_shape={self.patch_shape} must be (height, width, channels) of a patch of "
-                    f"{n_features} numbers"
-                )
-            return (int(shape[0]), int(shape[1]), int(shape[2]))
-        for channels in (1, 3):
-            side = isqrt(n_features // channels)
-            if channels * side * side == n_features:
-                return (side, side, channels)
-        raise ValueError(
-            f"rows of {n_features} numbers are no squares of one or three channels; give "
-            "patch_shape=(height, width, channels)"
-        )

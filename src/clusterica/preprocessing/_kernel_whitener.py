@@ -208,9 +208,9 @@ class KernelWhitener(
         Z : array of shape (n_samples, n_components_)
             In the library and on the device of X.
         """
-        return self._whiten(check_fitted_rows(self, X, "whitening_"))
+        return self.whiten_rows(check_fitted_rows(self, X, "whitening_"))
 
-    def _whiten(self, rows: Rows) -> Array:
+    def whiten_rows(self, rows: Rows) -> Array:
         """Return rows that were checked, whitened: ``T (k(L, x) - mean)``."""
         params = [
             np.asarray(to_host(a), dtype=rows.dtype)

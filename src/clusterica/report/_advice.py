@@ -41,27 +41,14 @@ def advise(summary: dict[str, Any]) -> list[str]:
     >>> advise(summarize(Whitener(eps=0.0).fit([[0.0, 1.0], [2.0, 0.0], [1.0, 3.0]])))
     []
     """
-    found = list(_on_labels(summary))
-    for bank in summary["banks"]:
-        where = f"{bank['name']}: " if bank["name"] else ""
-        found += [where + text for text in _on_learned(bank, bank.get("empty"), "filters")]
-    if "rows" in summary:
-        sizes = summary["rows"]["sizes"]
-        empty = None if sizes is None else near_empty(sizes)
-        found += _on_learned(summary["rows"], empty, "sources")
-    # A capital letter where no name of a network precedes; and no sentence twice.
-    return list(dict.fromkeys(text[0].upper() + text[1:] for text in found))
-
-
-def _on_labels(summary: dict[str, Any]) -> Iterator[str]:
-    """Yield advice on the accuracy, and on how often the classes occur."""
+    found = []
     if "validation" in summary:
         accuracy = summary["validation"]["accuracy"]
         sizes = np.asarray(summary["validation"]["confusion"]).sum(axis=1)
         n, chance = int(sizes.sum()), float(sizes.max() / sizes.sum())
         # Two standard deviations of the accuracy of always naming the most frequent class.
         if accuracy <= chance + 2 * np.sqrt(chance * (1 - chance) / n):
-            yield (
+            found.append(
                 f"an accuracy of {100 * accuracy:.1f} % is no better than naming the most frequent class "
                 f"({100 * chance:.1f} %): check that the labels belong to the images, and give more."
             )
@@ -69,10 +56,19 @@ def _on_labels(summary: dict[str, Any]) -> Iterator[str]:
     # Five times as many: below that, errors of the rare classes still count in the accuracy.
     if len(counts) > 1 and max(counts) > 5 * min(counts):
         most, least = (classes[counts.index(f(counts))] for f in (max, min))
-        yield (
+        found.append(
             f"classes are unbalanced: {max(counts):,} of {most} and {min(counts):,} of {least}; use "
             "class_weight='balanced', or give more of the rare ones."
         )
+    for bank in summary["banks"]:
+        where = f"{bank['name']}: " if bank["name"] else ""
+        found += [where + text for text in _on_learned(bank, bank.get("empty"), "filters")]
+    if "rows" in summary:
+        empty = summary["rows"]["sizes"]
+        empty = None if empty is None else near_empty(empty)
+        found += _on_learned(summary["rows"], empty, "sources")
+    # A capital letter where no name of a network precedes; and no sentence twice.
+    return list(dict.fromkeys(text[0].upper() + text[1:] for text in found))
 
 
 def _on_learned(part: dict[str, Any], empty: np.ndarray | None, what: str) -> Iterator[str]:

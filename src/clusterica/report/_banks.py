@@ -12,7 +12,7 @@ from clusterica.cluster import cluster_sizes, near_empty
 from clusterica.display import tile_images
 from clusterica.images import ImageFeatures, sample_patches
 from clusterica.networks import Committee, FeatureNetwork, ImageClassifier
-from clusterica.report._measures import measure_responses, spectral_peaks
+from clusterica.report._measures import as_bytes, measure_responses, spectral_peaks
 
 # Patches that excite a filter most: a row of them fits on a phone.
 N_STRONGEST = 8
@@ -37,6 +37,41 @@ class Bank(NamedTuple):
     region: int
     channels: np.ndarray | None
     before: Any
+
+    def of_region(self, value: Any) -> Any:
+        """Return the part of an attribute that belongs to the region; with one region there is no list."""
+        return value[self.region] if isinstance(value, list) else value
+
+    def patches(
+        self, images: Any, n: int, rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return patches of the images as rows, of its channels, and what the learner got of them."""
+        if self.before is not None:
+            images = self.before.transform(images)
+        size = self.features.patch_shape_[0]
+        rows = np.asarray(to_host(sample_patches(images, n, patch_size=size, random_state=rng)))
+        if self.channels is not None:
+            pixels = rows.reshape(len(rows), size * size, -1)
+            rows = pixels[:, :, self.channels].reshape(len(rows), -1)
+        white = rows
+        for step in (self.features.normalizer_, self.features.whitener_):
+            step = self.of_region(step)
+            if step is not None:
+                white = np.asarray(to_host(step.transform(white)), np.float32)
+        return rows, white
+
+    def pictures(self, filters: np.ndarray) -> np.ndarray:
+        """Return the patterns of pixels that whiten to the filters, shape (n, height, width, channels)."""
+        try:
+            patterns = np.asarray(
+                to_host(self.of_region(self.features.pixel_patterns_)), np.float32
+            )
+        except AttributeError:
+            # Another whitener, which can't be undone: filters as they are, if they fit.
+            patterns = filters
+        if patterns.shape[1] != np.prod(self.features.patch_shape_):
+            return np.zeros((len(filters), *self.features.patch_shape_), np.float32)
+        return patterns.reshape(-1, *self.features.patch_shape_)
 
 
 def find_networks(model: Any) -> list[Network]:
@@ -142,16 +177,12 @@ def history_of(learner: Any) -> dict[str, Any] | None:
     }
 
 
-def _of_region(value: Any, region: int) -> Any:
-    return value[region] if isinstance(value, list) else value
-
-
 def _summarize_bank(
     bank: Bank, images: Any, n_patches: int, rng: np.random.Generator, *, share: int
 ) -> dict[str, Any]:
     """Summarize one bank, within its share of the bytes of a page."""
-    features, region = bank.features, bank.region
-    learner, whitener = (_of_region(v, region) for v in (features.learner_, features.whitener_))
+    features = bank.features
+    learner, whitener = map(bank.of_region, (features.learner_, features.whitener_))
     sizes = cluster_sizes(learner)
     seen = getattr(whitener, "n_samples_seen_", None)
     found: dict[str, Any] = {
@@ -164,11 +195,11 @@ def _summarize_bank(
     }
     if not hasattr(features, "filters_"):
         return found
-    filters = np.asarray(to_host(_of_region(features.filters_, region)), np.float32)
-    pictures = _pictures(features, region, filters)
+    filters = np.asarray(to_host(bank.of_region(features.filters_)), np.float32)
+    pictures = bank.pictures(filters)
     rank = np.arange(len(filters), 0, -1.0)  # the first ones, if nothing else is known
     if images is not None:
-        rows, white = _patches(bank, images, n_patches, rng)
+        rows, white = bank.patches(images, n_patches, rng)
         responses = measure_responses(white, filters, n_strongest=N_STRONGEST)
         sizes = np.bincount(responses.nearest, minlength=len(filters)) if sizes is None else sizes
         # A filter that is the nearest of no patch says nothing, however sparse it is.
@@ -181,12 +212,17 @@ def _summarize_bank(
             MOST_WITH_PATCHES // share, PATCH_BYTES // (share * N_STRONGEST * rows.shape[1])
         )
         chosen = np.sort(_largest(rank, n_shown))
+        # Each over its own range, shape (n_shown, N_STRONGEST, height, width, channels).
+        patches = as_bytes(rows[responses.strongest[chosen]], 2)
+        patches = patches.reshape(*patches.shape[:2], *features.patch_shape_)
+        if patches.shape[4] not in (1, 3):
+            patches = patches.mean(axis=4, keepdims=True).astype(np.uint8)
         found |= {
             "n_sampled": len(rows),
             "kurtosis": responses.kurtosis.astype(np.float32),
             "histogram": responses.histogram[kept],
             "patches_of": chosen,
-            "patches": _as_bytes(rows[responses.strongest[chosen]], features.patch_shape_),
+            "patches": patches,
         }
     return found
 
@@ -219,45 +255,3 @@ def _look(
 def _largest(values: np.ndarray, n: int) -> np.ndarray:
     """Return the indices of the n largest values, the largest first."""
     return np.argsort(-values, kind="stable")[: max(1, n)]
-
-
-def _patches(
-    bank: Bank, images: Any, n: int, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return patches of the images as rows, of the channels of the bank, and what the learner got of them."""
-    if bank.before is not None:
-        images = bank.before.transform(images)
-    size = bank.features.patch_shape_[0]
-    rows = np.asarray(to_host(sample_patches(images, n, patch_size=size, random_state=rng)))
-    if bank.channels is not None:
-        pixels = rows.reshape(len(rows), size * size, -1)
-        rows = pixels[:, :, bank.channels].reshape(len(rows), -1)
-    white = rows
-    for step in (bank.features.normalizer_, bank.features.whitener_):
-        step = _of_region(step, bank.region)
-        if step is not None:
-            white = np.asarray(to_host(step.transform(white)), np.float32)
-    return rows, white
-
-
-def _pictures(features: ImageFeatures, region: int, filters: np.ndarray) -> np.ndarray:
-    """Return the patterns of pixels that whiten to the filters, shape (n, height, width, channels)."""
-    try:
-        patterns = np.asarray(to_host(_of_region(features.pixel_patterns_, region)), np.float32)
-    except AttributeError:
-        # Another whitener, which can't be undone: filters as they are, if they fit.
-        patterns = filters
-    if patterns.shape[1] != np.prod(features.patch_shape_):
-        return np.zeros((len(filters), *features.patch_shape_), np.float32)
-    return patterns.reshape(-1, *features.patch_shape_)
-
-
-def _as_bytes(patches: np.ndarray, shape: tuple[int, int, int]) -> np.ndarray:
-    """Return patches (n, m, n_pixels) as bytes (n, m, height, width, channels), each over its own range."""
-    low = patches.min(axis=2, keepdims=True)
-    extent = patches.max(axis=2, keepdims=True) - low
-    scaled = np.rint(255 * (patches - low) / np.where(extent > 0, extent, 1)).astype(np.uint8)
-    pictures: np.ndarray = scaled.reshape(*patches.shape[:2], *shape)
-    if shape[2] in (1, 3):
-        return pictures
-    return np.asarray(pictures.mean(axis=4, keepdims=True), np.uint8)

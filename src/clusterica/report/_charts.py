@@ -57,7 +57,7 @@ def line_chart(
     x = np.arange(1, len(lines[0].y) + 1) if x is None else x
     values = np.concatenate([np.asarray(line.y, np.float64) for line in lines])
     frame = _Frame.around(x, values, log=log)
-    parts = _axes(frame, x_label, y_label)
+    parts = frame.axes(x_label, y_label)
     if shade_from is not None:
         start = frame.across(max(shade_from, frame.left))
         parts.append(
@@ -190,27 +190,26 @@ class _Frame(NamedTuple):
             share = (value - self.low) / (self.high - self.low)
         return HEIGHT - BOTTOM - share * (HEIGHT - BOTTOM - TOP)
 
-
-def _axes(frame: _Frame, x_label: str, y_label: str) -> list[str]:
-    """Return the lines of ticks, their numbers and the names of the axes."""
-    parts = []
-    for tick in frame.ticks:
-        y = frame.up(tick)
-        parts.append(f'<path class="grid" d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}"/>')
+    def axes(self, x_label: str, y_label: str) -> list[str]:
+        """Return the lines of ticks, their numbers and the names of the axes."""
+        parts = []
+        for tick in self.ticks:
+            y = self.up(tick)
+            parts.append(f'<path class="grid" d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}"/>')
+            parts.append(
+                f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{_number(tick)}</text>'
+            )
+        for tick in _ticks(self.left, self.right):
+            parts.append(
+                f'<text x="{self.across(tick):.1f}" y="{HEIGHT - BOTTOM + 15}" text-anchor="middle">'
+                f"{_number(tick)}</text>"
+            )
+        middle = (LEFT + WIDTH - RIGHT) / 2
         parts.append(
-            f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{_number(tick)}</text>'
+            f'<text x="{middle}" y="{HEIGHT - 6}" text-anchor="middle">{escape(x_label)}</text>'
         )
-    for tick in _ticks(frame.left, frame.right):
-        parts.append(
-            f'<text x="{frame.across(tick):.1f}" y="{HEIGHT - BOTTOM + 15}" text-anchor="middle">'
-            f"{_number(tick)}</text>"
-        )
-    middle = (LEFT + WIDTH - RIGHT) / 2
-    parts.append(
-        f'<text x="{middle}" y="{HEIGHT - 6}" text-anchor="middle">{escape(x_label)}</text>'
-    )
-    parts.append(f'<text x="0" y="9">{escape(y_label)}</text>')
-    return parts
+        parts.append(f'<text x="0" y="9">{escape(y_label)}</text>')
+        return parts
 
 
 def _ticks(low: float, high: float) -> list[float]:

@@ -24,7 +24,12 @@ def themed_svg(figure: Any) -> str:
     from matplotlib import rc_context
 
     # A point takes about 100 bytes of SVG: scatter plots and lines of 2,000 and more become pixels.
-    many = [artist for artist in figure.findobj() if _n_points(artist) >= 2000]
+    many = [
+        artist
+        for artist in figure.findobj()
+        if (hasattr(artist, "get_offsets") and len(artist.get_offsets()) >= 2000)
+        or (hasattr(artist, "get_xdata") and len(artist.get_xdata(orig=False)) >= 2000)
+    ]
     before = [artist.get_rasterized() for artist in many]
     buffer = io.StringIO()
     try:
@@ -77,10 +82,3 @@ def dark_color(color: str) -> str:
         hue, lightness, saturation = colorsys.rgb_to_hls(red, green, blue)
         rgb = colorsys.hls_to_rgb(hue, max(lightness, 0.62), saturation)
     return "#" + "".join(f"{round(255 * value):02x}" for value in rgb)
-
-
-def _n_points(artist: Any) -> int:
-    """Return how many points a scatter plot or line has; 0 for other artists."""
-    if hasattr(artist, "get_offsets"):
-        return len(artist.get_offsets())
-    return len(artist.get_xdata(orig=False)) if hasattr(artist, "get_xdata") else 0

@@ -69,7 +69,13 @@ def measure_responses(X: np.ndarray, filters: np.ndarray, *, n_strongest: int) -
         best = np.maximum(best, largest)
         Z -= Z.mean(axis=0)
         kurtosis.append(excess_kurtosis(Z))
-        histogram.append(_histograms(Z))
+        std = Z.std(axis=0)
+        bins = (Z / np.where(std > 0, std, 1) + REACH) / (2 * REACH) * N_BINS
+        bins = np.clip(bins, 0, N_BINS - 1).astype(np.int64)
+        # One count for all columns: each has bins of its own.
+        bins += N_BINS * np.arange(Z.shape[1])
+        counts = np.bincount(bins.ravel(), minlength=N_BINS * Z.shape[1])
+        histogram.append(counts.reshape(-1, N_BINS).astype(np.uint32))
     return Responses(
         np.concatenate(kurtosis), np.concatenate(histogram), np.concatenate(strongest), nearest
     )
@@ -81,17 +87,6 @@ def excess_kurtosis(Z: np.ndarray) -> np.ndarray:
     second, fourth = (Z**2).mean(axis=0), (Z**4).mean(axis=0)
     varies = second > 1e-20
     return np.where(varies, fourth / np.where(varies, second, 1) ** 2 - 3, np.nan)
-
-
-def _histograms(Z: np.ndarray) -> np.ndarray:
-    """Return the histograms of the columns of centred values, in standard deviations."""
-    std = Z.std(axis=0)
-    scaled = Z / np.where(std > 0, std, 1)
-    bins = np.clip((scaled + REACH) / (2 * REACH) * N_BINS, 0, N_BINS - 1).astype(np.int64)
-    # One count for all columns: each has bins of its own.
-    bins += N_BINS * np.arange(Z.shape[1])
-    counts = np.bincount(bins.ravel(), minlength=N_BINS * Z.shape[1])
-    return counts.reshape(-1, N_BINS).astype(np.uint32)
 
 
 def spectral_peaks(patterns: np.ndarray) -> Peaks:
@@ -121,3 +116,11 @@ def spectral_peaks(patterns: np.ndarray) -> Peaks:
         angle = np.degrees(np.arctan2(-down[i], across[i])) + 90
         orientation.append(np.nan if flat else angle % 180)
     return Peaks(np.array(frequency), np.array(orientation))
+
+
+def as_bytes(values: np.ndarray, axis: int | tuple[int, ...]) -> np.ndarray:
+    """Return values from 0 to 255, scaled by their range over the given axes; zeros if it is empty."""
+    low = values.min(axis=axis, keepdims=True).astype(np.float64)
+    extent = values.max(axis=axis, keepdims=True) - low
+    scaled: np.ndarray = np.rint(255 * (values - low) / np.where(extent > 0, extent, 1))
+    return scaled.astype(np.uint8)

@@ -19,7 +19,7 @@ from clusterica.report._banks import (
     spectrum_of,
     summarize_banks,
 )
-from clusterica.report._measures import excess_kurtosis
+from clusterica.report._measures import as_bytes, excess_kurtosis
 
 # Rows that are looked at, of images and of tables: a share of 1 % is then known to about a tenth of it.
 N_SAMPLED = 20_000
@@ -86,10 +86,20 @@ def summarize(
     """
     check_is_fitted(model)
     rng = as_generator(random_state)
+    data: dict[str, Any] = {"source": source, "n": None, "shape": None, "classes": [], "counts": []}
+    if images is not None:
+        # Only images in a list differ in shape.
+        many = isinstance(images, list)
+        shapes = {tuple(np.shape(one)) for one in images} if many else {tuple(images.shape[1:])}
+        data["n"] = len(images)
+        data["shape"] = list(shapes.pop()) if len(shapes) == 1 else None
+    if labels is not None:
+        classes, counts = np.unique(np.asarray(to_host(labels)), return_counts=True)
+        data["classes"], data["counts"] = [str(c) for c in classes], counts.tolist()
     settings = {k: " ".join(repr(v).split()) for k, v in model.get_params(deep=False).items()}
     found: dict[str, Any] = {
         "model": type(model).__name__,
-        "data": _data(images, labels, source),
+        "data": data,
         # A pipeline of steps prints pages; 300 characters show what it is.
         "settings": {k: v if len(v) <= 300 else v[:299] + "…" for k, v in settings.items()},
         "versions": {
@@ -112,21 +122,6 @@ def summarize(
     if validation is not None:
         found["validation"] = _validation(model, validation, rng)
     return found
-
-
-def _data(X: Any, labels: Any, source: str | None) -> dict[str, Any]:
-    """Return the number of images or rows, their shape, and the classes with their counts."""
-    data: dict[str, Any] = {"source": source, "n": None, "shape": None, "classes": [], "counts": []}
-    if X is not None:
-        shapes = (
-            {tuple(np.shape(one)) for one in X} if isinstance(X, list) else {tuple(X.shape[1:])}
-        )
-        data["n"] = len(X)
-        data["shape"] = list(shapes.pop()) if len(shapes) == 1 else None
-    if labels is not None:
-        classes, counts = np.unique(np.asarray(to_host(labels)), return_counts=True)
-        data["classes"], data["counts"] = [str(c) for c in classes], counts.tolist()
-    return data
 
 
 def _rows(model: Any, X: Any, rng: np.random.Generator) -> dict[str, Any]:
@@ -182,7 +177,12 @@ def _validation(
     for error, i in zip(errors, wrong, strict=True):
         image = np.asarray(to_host(X[int(i)]))
         if image.ndim in (2, 3):  # not a row
-            error["image"] = _thumbnail(image)
+            image = image[..., None] if image.ndim == 2 else image
+            # Three channels are colours; of other numbers the first one is shown.
+            image = image if image.shape[2] == 3 else image[:, :, :1]
+            step = -(-max(image.shape[:2]) // ERROR_SIDE)
+            image = image[::step, ::step]
+            error["image"] = image if image.dtype == np.uint8 else as_bytes(image, (0, 1, 2))
     return {
         "n": len(y),
         "accuracy": float(np.mean(y == predicted)),
@@ -191,16 +191,3 @@ def _validation(
         "n_errors": int((y != predicted).sum()),
         "errors": errors,
     }
-
-
-def _thumbnail(image: np.ndarray) -> np.ndarray:
-    """Return an image as bytes of shape (height, width, 1 or 3), no side above ERROR_SIDE."""
-    image = image[..., None] if image.ndim == 2 else image
-    image = image if image.shape[2] == 3 else image[:, :, :1]
-    step = -(-max(image.shape[:2]) // ERROR_SIDE)
-    image = image[::step, ::step]
-    if image.dtype == np.uint8:
-        return np.ascontiguousarray(image)
-    low, high = float(image.min()), float(image.max())
-    scaled = (image.astype(np.float64) - low) / ((high - low) or 1.0)
-    return np.rint(255 * scaled).astype(np.uint8)

@@ -93,17 +93,7 @@ def screen(
     step: StepArrays,
 ) -> Screened:
     """Assign rows and add them to the sums and counts as the float32 step does, but leave some open."""
-    panels = _make_panels(C, step.bias, step.rule.ignores_sign)
-    is_open = np.zeros(X.shape[0], np.bool_)
-    # Words of 64 KiB: those of a tile stay in the second cache, while those of the centres pass by.
-    size = 2**16 // (2 * X.shape[1]) // PANEL_ROWS * PANEL_ROWS
-    size = int(np.clip(size, PANEL_ROWS, 8 * PANEL_ROWS))
-    stop, gain = _screen_tiles(X, C, shift, panels, size, _MOST_OPEN, *step, is_open)
-    return Screened(stop, is_open[:stop], gain)
-
-
-def _make_panels(C: np.ndarray, bias: np.ndarray, size_only: bool) -> _Panels:
-    k, d = C.shape
+    bias, size_only, (k, d) = step.bias, step.rule.ignores_sign, C.shape
     n_panels, n_words = ceil(k / PANEL_CENTERS), ceil(d / 2) + (not size_only)
     words = np.zeros((n_panels, n_words, PANEL_CENTERS), np.int32)
     # Nothing is as bad as the centres that pad the last panel; of a size, 0 is as small as can be.
@@ -113,7 +103,13 @@ def _make_panels(C: np.ndarray, bias: np.ndarray, size_only: bool) -> _Panels:
     group_bits = 2 ** (n_groups - 1).bit_length() - 1
     longest, worst = _round_centers(C, words, size_only)
     bounds = (np.float32(value) for value in (longest, worst, bias.max()))
-    return _Panels(words, start, group_bits, *bounds)
+    panels = _Panels(words, start, group_bits, *bounds)
+    is_open = np.zeros(X.shape[0], np.bool_)
+    # Words of 64 KiB: those of a tile stay in the second cache, while those of the centres pass by.
+    size = 2**16 // (2 * X.shape[1]) // PANEL_ROWS * PANEL_ROWS
+    size = int(np.clip(size, PANEL_ROWS, 8 * PANEL_ROWS))
+    stop, gain = _screen_tiles(X, C, shift, panels, size, _MOST_OPEN, *step, is_open)
+    return Screened(stop, is_open[:stop], gain)
 
 
 @compiled
