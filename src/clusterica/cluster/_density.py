@@ -187,11 +187,7 @@ class DensityClusterer(ClusterMixin, BaseEstimator):
                 "method, or give a scale"
             )
         rows = check_rows(self, X, reset=True)
-        if rows.n_features != 1:
-            raise ValueError(
-                f"{type(self).__name__} takes one column, and X has {rows.n_features}; choose one, or "
-                "project X first, as in make_pipeline(KurtosisPursuit(), DensityClusterer())"
-            )
+        self._check_columns(rows)
         weights = check_weights(sample_weight, rows)
         # Two walks: where the rows lie, and their weights on a grid that suits it.
         summary = summary_of(rows, weights)
@@ -222,6 +218,13 @@ class DensityClusterer(ClusterMixin, BaseEstimator):
 
     def _labels(self, rows: Rows) -> Array:
         return map_rows(labels_between, rows, self.valleys_)
+
+    def _check_columns(self, rows: Rows) -> None:
+        if rows.n_features != 1:
+            raise ValueError(
+                f"{type(self).__name__} takes one column, and X has {rows.n_features}; choose one, or "
+                "project X first, as in make_pipeline(KurtosisPursuit(), DensityClusterer())"
+            )
 
     def _smooth(
         self, rows: Rows, weights: np.ndarray, summary: Summary

@@ -15,6 +15,9 @@ from clusterica.optim import Step
 
 HostArray = np.ndarray[Any, Any]
 
+# Rows that are drawn once, to begin at and to replace atoms by: enough that the worst of them is a bad one.
+_CANDIDATES = 2000
+
 
 class Coded(NamedTuple):
     """Atoms, the sums of the rows coded by them, their objective, and how many atoms were replaced so far."""
@@ -60,15 +63,8 @@ class Alternation:
         """Return the atoms after a step, with their objective."""
         with one_blas_thread():  # products of small matrices, many times over
             D = renew_atoms(old.D, old.sums.products, old.sums.moments, max_sweeps=20)
-        # Atoms that no row uses, or that are like one that more rows use; of equals the first stays.
-        uses = old.sums.uses
-        bad: HostArray = uses == 0
-        if self.most_alike < 1:
-            alike = np.abs(D @ D.T) > self.most_alike
-            rank = np.argsort(np.argsort(-uses, kind="stable"))
-            bad = bad | (alike & (rank[None, :] < rank[:, None])).any(axis=1)
+        bad = self._useless(D, old.sums.uses)
         change = float(((D - old.D)[~bad] ** 2).sum()) / len(D)
-        # There may be fewer candidates than bad atoms; the others wait for the next step.
         places = np.flatnonzero(bad)[: len(self.candidates)]
         if places.size:
             D[places] = worst_rows(self.candidates, self.explain(self.candidates, D), len(places))
@@ -79,6 +75,16 @@ class Alternation:
         sums = self.code(D)
         total = coding_error(sums, D) / 2 + self.alpha * float(sums.length)
         return Coded(D, sums, total / self.n_rows, n_replaced)
+
+    def _useless(self, D: HostArray, uses: HostArray) -> HostArray:
+        """Return which atoms no row uses, or are alike to one that more rows use."""
+        bad: HostArray = uses == 0
+        if self.most_alike < 1:
+            alike = np.abs(D @ D.T) > self.most_alike
+            # By uses; of equals the first stays.
+            rank = np.argsort(np.argsort(-uses, kind="stable"))
+            bad = bad | (alike & (rank[None, :] < rank[:, None])).any(axis=1)
+        return bad
 
 
 def draw_candidates(rows: Rows, n: int, rng: np.random.Generator) -> tuple[HostArray, HostArray]:
@@ -91,8 +97,7 @@ def draw_candidates(rows: Rows, n: int, rng: np.random.Generator) -> tuple[HostA
             f"n_components={n} must be at most the number of rows, n_samples={rows.n_rows}; lower it, or "
             "give more rows"
         )
-    # They replace atoms, too: of 2,000 rows the worst explained one is bad enough.
-    size = min(rows.n_rows, max(2000, 2 * n))
+    size = min(rows.n_rows, max(_CANDIDATES, 2 * n))
     indices = np.sort(rng.choice(rows.n_rows, size=size, replace=False))
     drawn = np.asarray(rows.take(indices), dtype=np.float64)
     order = rng.permutation(size)

@@ -139,20 +139,7 @@ class BaseEncoder(
         """
         # Nothing is learned: fit only checks, so that errors come here and not block by block in transform.
         rows = check_rows(self, X, reset=True)
-        name = type(self).__name__
-        if self.dictionary is None:
-            raise ValueError(
-                f"{name} has no dictionary; give one of shape (n_atoms, {rows.n_features}), such as "
-                f"{name}(kmeans.cluster_centers_)"
-            )
-        D: np.ndarray = check_array(
-            to_host(self.dictionary), dtype=rows.dtype, input_name="dictionary"
-        )
-        if D.shape[1] != rows.n_features:
-            raise ValueError(
-                f"the dictionary of {name} has {D.shape[1]} features and X has {rows.n_features}; "
-                "learn it from rows like X"
-            )
+        D = self._checked_dictionary(rows)
         self.prepare(D)  # refuses settings that do not go with the dictionary
         self.dictionary_ = rows.home.put(D)
         self._n_features_out = self.n_features_out(D.shape[0])
@@ -200,3 +187,21 @@ class BaseEncoder(
         if counts is not None:
             self.warn_not_converged(int(counts[0]))
         return codes
+
+    def _checked_dictionary(self, rows: Rows) -> np.ndarray:
+        """Return the dictionary in host memory, in the dtype of the rows."""
+        name = type(self).__name__
+        if self.dictionary is None:
+            raise ValueError(
+                f"{name} has no dictionary; give one of shape (n_atoms, {rows.n_features}), such as "
+                f"{name}(kmeans.cluster_centers_)"
+            )
+        D: np.ndarray = check_array(
+            to_host(self.dictionary), dtype=rows.dtype, input_name="dictionary"
+        )
+        if D.shape[1] != rows.n_features:
+            raise ValueError(
+                f"the dictionary of {name} has {D.shape[1]} features and X has {rows.n_features}; "
+                "learn it from rows like X"
+            )
+        return D

@@ -56,7 +56,7 @@ def white_rows(
     """
     if n_rows < rows.n_rows:
         chosen = rows.home.put(rows.take(_choose(rows, n_rows, rng)))
-        return whitener.whiten_rows(as_rows(chosen, rows.dtype))
+        return whitener._whiten(as_rows(chosen, rows.dtype))
     if isinstance(clusterer, BaseKMeans) and _too_large(X, rows, whitener):
         return WhiteBlocks(rows, whitener)
     return whitener.transform(X)
@@ -145,4 +145,4 @@ class WhiteBlocks:
         rows, whitener = self._rows, self._whitener
         size = block_size(rows, 2 * whitener.n_components_ * rows.dtype.itemsize)
         for _, _, load in rows.blocks(size):
-            yield whitener.whiten_rows(as_rows(to_host(load()), rows.dtype))
+            yield whitener._whiten(as_rows(to_host(load()), rows.dtype))

@@ -320,11 +320,7 @@ class ClusterICA(
         """Return the white rows that were clustered, and directions of sources, (n_sources, n_white)."""
         n_white = self.whitener_.n_components_
         n_lines = count_sources(self.whitener_, self.n_components)
-        n_rows = min(self.cluster_rows or rows.n_rows, rows.n_rows)
-        if self.cluster_rows is None and is_start:
-            # A start does not need all rows; the docstring of cluster_rows states this rule.
-            n = max(n_lines, 10)
-            n_rows = min(n_rows, 400 * n, max(n_rows // 2, 100 * n))
+        n_rows = self._count_cluster_rows(rows, n_lines, is_start=is_start)
         if n_rows < 2 * n_lines:
             given, more = ("n_samples", "give more rows")
             if n_rows < rows.n_rows:
@@ -357,6 +353,15 @@ class ClusterICA(
             (energies,) = map_reduce(winning_energies, rows, F, mean)
             return Y, fold_overcomplete(centroids, to_host(energies), n_lines)
         return Y, fold(centroids, counts, n_lines)
+
+    def _count_cluster_rows(self, rows: Rows, n_lines: int, *, is_start: bool) -> int:
+        if self.cluster_rows is not None:
+            return min(self.cluster_rows, rows.n_rows)
+        if not is_start:
+            return rows.n_rows
+        # A start does not need all rows; the docstring of cluster_rows states this rule.
+        n = max(n_lines, 10)
+        return min(rows.n_rows, 400 * n, max(rows.n_rows // 2, 100 * n))
 
     def _white_space(self) -> tuple[np.ndarray, np.ndarray]:
         """Return T and its inverse, in float64 on the host."""

@@ -68,19 +68,13 @@ def lasso_of_gram(
     if is_host_array(B):
         descend = cpu_lasso.lasso
     on_device = not (is_host_array(B) or is_cpu_tensor(B))
-    xp = namespace_of(B)
-    # So few rows do not repay the inverse of G + ρ I. Of more, rough codes of four or five rows decide.
-    sparse = descend is not None and B.shape[0] < 32
-    if descend is not None and not sparse:
-        few = slice(0, None, B.shape[0] // 4)
-        codes = descend(B[few, :], energies[few], G, alpha=alpha, max_iter=100, tol=0.03).codes
-        nonzeros = float(xp.sum(xp.astype(codes != 0, xp.int64))) / codes.shape[0]
-        sparse = nonzeros <= _MANY * G.shape[0] ** (2 / 3)
+    sparse = descend is not None and _is_sparse(B, energies, G, alpha, descend)
     if descend is not None and sparse and not (on_device and B.shape[0] >= _ENOUGH_FOR_DEVICE):
         return descend(B, energies, G, **settings)
     # The rows that take the most steps do not fill a device: the last 2 % go to coordinate descent.
     leave = 0.02 if on_device and descend is not None else 0.0
     found = lasso_of_gram_reference(B, energies, G, **settings, leave=leave)
+    xp = namespace_of(B)
     for solver in (None if sparse else _in_float64, descend):
         is_done = found.gaps <= tol
         done, rest = xp.nonzero(is_done)[0], xp.nonzero(~is_done)[0]
@@ -93,6 +87,17 @@ def lasso_of_gram(
         joined = (xp.concat([xp.take(old, done, axis=0), new], axis=0) for old, new in pairs)
         found = LassoCodes(*(xp.take(a, order, axis=0) for a in joined))
     return found
+
+
+def _is_sparse(B: Array, energies: Array, G: Array, alpha: float, descend: Solver) -> bool:
+    """Return whether coordinate descent is faster, from rough codes of four or five rows."""
+    if B.shape[0] < 32:
+        return True  # so few rows do not repay the inverse of G + ρ I
+    few = slice(0, None, B.shape[0] // 4)
+    codes = descend(B[few, :], energies[few], G, alpha=alpha, max_iter=100, tol=0.03).codes
+    xp = namespace_of(codes)
+    nonzeros = float(xp.sum(xp.astype(codes != 0, xp.int64))) / codes.shape[0]
+    return bool(nonzeros <= _MANY * G.shape[0] ** (2 / 3))
 
 
 def _in_float64(
@@ -123,14 +128,7 @@ def lasso_of_gram_reference(
     kernel may all be near one, and gradient steps would then need thousands of iterations.
     """
     xp = namespace_of(B)
-    split = _Split(G, alpha, _size(G))
-    # The weight is adapted by some steps on a few hundred rows: only the mean size of codes is needed.
-    few = B[:: max(1, B.shape[0] // 256), :]
-    Z = U = xp.zeros_like(few)
-    for _ in range(3):
-        for _ in range(_CHECK_EVERY):
-            Z, U = split.step(few, Z, U)
-        split, U = _reweighted(split, Z, U)
+    split = _first_weight(B, G, alpha)
     Z = U = xp.zeros_like(B)
     where, done = xp.arange(B.shape[0], device=B.device), []
     fewest = leave * B.shape[0]
@@ -199,6 +197,20 @@ class _Split:
         most = self.alpha / self.rho
         U = namespace_of(V).clip(V, min=-most, max=most)
         return V - U, U
+
+
+def _first_weight(B: Array, G: Array, alpha: float) -> _Split:
+    """Return a splitting whose weight was adapted by some steps on a few rows."""
+    xp = namespace_of(B)
+    split = _Split(G, alpha, _size(G))
+    # A few hundred rows are enough: only the mean size of codes is needed, and the weight adapts later on.
+    few = B[:: max(1, B.shape[0] // 256), :]
+    Z = U = xp.zeros_like(few)
+    for _ in range(3):
+        for _ in range(_CHECK_EVERY):
+            Z, U = split.step(few, Z, U)
+        split, U = _reweighted(split, Z, U)
+    return split
 
 
 def _size(G: Array) -> float:

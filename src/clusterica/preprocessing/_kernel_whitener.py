@@ -185,10 +185,7 @@ class KernelWhitener(
         T = whiten_by_spectrum(s, eps=0.0, n_components=n, rotate_back=False).whitening
         # One matrix for both steps: z = T h(x), and h(x) = root k(L, x).
         T, mean = to_host(T).astype(np.float64) @ landmarks.root, about + shift
-        # Whitening leaves signs open: the largest value of the landmarks is made positive, so that two fits
-        # can be compared.
-        Z = self._bound(kernel_project)(L, L, T, mean)
-        signs: np.ndarray = np.sign(Z[np.abs(Z).argmax(axis=0), np.arange(len(T))])
+        signs = self._signs(L, T, mean)
         self.landmarks_, self.whitening_ = rows.learned(L), rows.learned(T * signs[:, None])
         self.mean_, self.eigenvalues_ = rows.learned(mean), rows.learned(s.values[:n])
         self.rank_, self.n_components_ = s.rank, n
@@ -208,13 +205,16 @@ class KernelWhitener(
         Z : array of shape (n_samples, n_components_)
             In the library and on the device of X.
         """
-        return self.whiten_rows(check_fitted_rows(self, X, "whitening_"))
+        return self._whiten(check_fitted_rows(self, X, "whitening_"))
 
-    def whiten_rows(self, rows: Rows) -> Array:
-        """Return rows that were checked, whitened: ``T (k(L, x) - mean)``."""
+    def _whiten(self, rows: Rows) -> Array:
+        """Return rows that were checked, whitened."""
+        return self._project(rows, self.whitening_)
+
+    def _project(self, rows: Rows, B: Array) -> Array:
+        """Return ``B (k(L, x) - mean)`` of all rows."""
         params = [
-            np.asarray(to_host(a), dtype=rows.dtype)
-            for a in (self.landmarks_, self.whitening_, self.mean_)
+            np.asarray(to_host(a), dtype=rows.dtype) for a in (self.landmarks_, B, self.mean_)
         ]
         return map_rows(self._bound(kernel_project), rows, *params)
 
@@ -242,6 +242,13 @@ class KernelWhitener(
                 "clusterica.config_context(memory=...)"
             )
         return n
+
+    def _signs(self, L: np.ndarray, B: np.ndarray, mean: np.ndarray) -> np.ndarray:
+        """Return the signs that make the largest of ``B (k(L, l) - mean)`` over landmarks l positive."""
+        # So that two fits can be compared: whitening leaves signs open.
+        Z = self._bound(kernel_project)(L, L, B, mean)
+        signs: np.ndarray = np.sign(Z[np.abs(Z).argmax(axis=0), np.arange(len(B))])
+        return signs
 
     def _bound(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         # What does not vary by block is bound, so that a walk passes arrays only.

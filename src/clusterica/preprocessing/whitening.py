@@ -200,9 +200,9 @@ class Whitener(FloatOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMix
             In the library and on the device of X.
         """
         rows = check_fitted_rows(self, X, "whitening_")
-        return self.whiten_rows(rows)
+        return self._whiten(rows)
 
-    def whiten_rows(self, rows: Rows) -> Array:
+    def _whiten(self, rows: Rows) -> Array:
         """Return rows that were checked, whitened."""
         return apply_map(project, rows, self.whitening_, self.mean_)
 

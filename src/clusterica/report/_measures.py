@@ -9,6 +9,8 @@ import numpy as np
 # Bins of a histogram, about as many as its picture has room for, and how many standard deviations it reaches
 # to both sides; the last bins have what lies beyond.
 N_BINS, REACH = 40, 5.0
+# Responses at once: 64 MiB of float32.
+BLOCK = 2**24
 
 
 class Responses(NamedTuple):
@@ -53,7 +55,7 @@ def measure_responses(X: np.ndarray, filters: np.ndarray, *, n_strongest: int) -
     kurtosis, histogram, strongest = [], [], []
     best, nearest = np.full(len(X), -1.0), np.zeros(len(X), np.int64)
     lengths = np.linalg.norm(filters, axis=1)
-    size = max(1, 2**24 // len(X))  # 64 MiB of responses in float32
+    size = max(1, BLOCK // len(X))
     for start in range(0, len(filters), size):
         D = filters[start : start + size]
         Z = (X @ D.T).astype(np.float64)

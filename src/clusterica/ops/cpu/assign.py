@@ -95,21 +95,24 @@ def _assign_and_add(
 
 
 def _dense_rows(X: np.ndarray, C: np.ndarray, shift: Array | None, step: StepArrays) -> float:
-    # The rows of a tile, and whether to transpose them before they are multiplied.
+    size, turn = _tiling(C, shift)
+    return float(_dense_tiles(X, C, _or_zero(shift, X), size, turn, *step))
+
+
+def _tiling(C: np.ndarray, shift: Array | None) -> tuple[int, bool]:
+    """Return the rows of a tile, and whether to transpose them before they are multiplied."""
     k, d = C.shape
     # OpenBLAS multiplies up to 10^6 pairs without packing its operands into another order first. The rows
     # must then be transposed, which our loop does faster; with fewer than 48 rows the calls would weigh more
     # than the products.
     small = 10**6 // (k * d)
     if small >= 48:
-        size, turn = min(small, 656) // 16 * 16, True
-    else:
-        # About two MiB of scores (2^19), which stay in the cache. With fewer than 176 rows BLAS packs the
-        # centres too often; but never more than 16 MiB, however many centres there are.
-        size = max(1, min(int(np.clip(2**19 // k, 176, 656)), 2**22 // k))
-        # An odd multiple of 16, so that the rows of S do not compete for the same places in the cache.
-        size, turn = size // 32 * 32 + 16, shift is not None
-    return float(_dense_tiles(X, C, _or_zero(shift, X), size, turn, *step))
+        return min(small, 656) // 16 * 16, True
+    # Else about two MiB of scores (2^19), which stay in the cache. With fewer than 176 rows BLAS packs the
+    # centres too often; but never more than 16 MiB, however many centres there are.
+    size = max(1, min(int(np.clip(2**19 // k, 176, 656)), 2**22 // k))
+    # An odd multiple of 16, so that the rows of S do not compete for the same places in the cache.
+    return size // 32 * 32 + 16, shift is not None
 
 
 def _or_zero(shift: Array | None, X: Array) -> np.ndarray:

@@ -48,6 +48,9 @@ from clusterica.ops.cpu.avx512 import (
     word_above,
 )
 
+# The words of the rows of a tile stay in the second cache, while those of the centres pass by.
+_TILE_BYTES = 2**16
+_MOST_TILE_ROWS = 8 * PANEL_ROWS
 # Few rows do not pay for rounding the centres, few products a row not for rounding the rows.
 _FEWEST_ROWS, _FEWEST_PRODUCTS = 256, 4800
 _MOST_FEATURES, _MOST_CENTERS = 2**14, 2**15  # keep the relative errors in the margin small
@@ -93,7 +96,16 @@ def screen(
     step: StepArrays,
 ) -> Screened:
     """Assign rows and add them to the sums and counts as the float32 step does, but leave some open."""
-    bias, size_only, (k, d) = step.bias, step.rule.ignores_sign, C.shape
+    panels = _make_panels(C, step.bias, step.rule.ignores_sign)
+    is_open = np.zeros(X.shape[0], np.bool_)
+    size = _TILE_BYTES // (2 * X.shape[1]) // PANEL_ROWS * PANEL_ROWS
+    size = int(np.clip(size, PANEL_ROWS, _MOST_TILE_ROWS))
+    stop, gain = _screen_tiles(X, C, shift, panels, size, _MOST_OPEN, *step, is_open)
+    return Screened(stop, is_open[:stop], gain)
+
+
+def _make_panels(C: np.ndarray, bias: np.ndarray, size_only: bool) -> _Panels:
+    k, d = C.shape
     n_panels, n_words = ceil(k / PANEL_CENTERS), ceil(d / 2) + (not size_only)
     words = np.zeros((n_panels, n_words, PANEL_CENTERS), np.int32)
     # Nothing is as bad as the centres that pad the last panel; of a size, 0 is as small as can be.
@@ -103,13 +115,7 @@ def screen(
     group_bits = 2 ** (n_groups - 1).bit_length() - 1
     longest, worst = _round_centers(C, words, size_only)
     bounds = (np.float32(value) for value in (longest, worst, bias.max()))
-    panels = _Panels(words, start, group_bits, *bounds)
-    is_open = np.zeros(X.shape[0], np.bool_)
-    # Words of 64 KiB: those of a tile stay in the second cache, while those of the centres pass by.
-    size = 2**16 // (2 * X.shape[1]) // PANEL_ROWS * PANEL_ROWS
-    size = int(np.clip(size, PANEL_ROWS, 8 * PANEL_ROWS))
-    stop, gain = _screen_tiles(X, C, shift, panels, size, _MOST_OPEN, *step, is_open)
-    return Screened(stop, is_open[:stop], gain)
+    return _Panels(words, start, group_bits, *bounds)
 
 
 @compiled
