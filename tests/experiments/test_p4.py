@@ -21,6 +21,7 @@ from clusterica.experiments.xiao_zhu_zhao_2013._notes import (
     similarity_note,
 )
 from clusterica.experiments.xiao_zhu_zhao_2013._sweep import always_better_check, best_place_check
+from clusterica.experiments.xiao_zhu_zhao_2013.defaults import difference
 from clusterica.experiments.xiao_zhu_zhao_2013.fig5 import _contrast
 from clusterica.rica import DiscriminativeRICA
 
@@ -233,3 +234,14 @@ def test_settings_on_digits(reproduced):
     found = [value["accuracies"] for value in outcome.result.values.values()]
     assert len(found) == len(outcome.result.rows) > 5
     assert 0.9 < np.max(found) <= 1
+
+
+def test_the_defaults_live(reproduced):
+    found = reproduced("P4-defaults").parts
+    assert set(found) == {"digits", "digits, 50 a class", "breast cancer", "wine", "iris"}
+    for value in found.values():
+        for method in ("kRICA", "d-kRICA"):
+            assert max(value["dead"][method]) < 0.05
+            assert np.mean(value[method]) > np.mean(value["triangle"]) - 0.03
+    assert str(difference([0.5, 0.7], [0.4, 0.4])) == "+20.00 (+2.0 SE)"
+    assert str(difference([0.5, 0.5], [0.5, 0.5])) == "+0.00"

@@ -144,7 +144,7 @@ def test_other_steps(images, settings):
 @pytest.mark.parametrize(
     "learner",
     [
-        KernelRICA(gamma=3.0, max_iter=3),
+        KernelRICA(max_iter=3),
         KernelICA(n_landmarks=50, max_iter=5),
         KernelSparseCoding(gamma=1.0, max_iter=3),
         KMeans(max_iter=3),
@@ -257,7 +257,7 @@ def test_labels_reach_the_patches(images):
     "learner",
     [
         DiscriminativeRICA(max_iter=5, discrimination=1.0),
-        DiscriminativeKernelRICA(max_iter=2, discrimination=0.1, gamma=10.0),
+        DiscriminativeKernelRICA(max_iter=2),
     ],
     ids=lambda learner: type(learner).__name__,
 )

@@ -103,6 +103,8 @@ def make_learner(name: str, setting: Setting) -> Any:
     kernel: dict[str, Any] = {"kernel": setting.kernel}
     if setting.kernel == "rbf":
         kernel["gamma"] = setting.gamma
+    # The paper's objective has no factor; that patches have unit length, it does not say.
+    paper: dict[str, Any] = {"scale": 1.0, "normalize": True}
     linear: dict[str, Any] = {
         "init": "k-means" if setting.from_clusters else "gaussian",
         "pooling": "2d" if setting.pooled else None,
@@ -117,9 +119,11 @@ def make_learner(name: str, setting: Setting) -> Any:
             discrimination=setting.discrimination, constraint=constraint, **linear, **weights
         )
     if name == "kRICA":
-        return KernelRICA(**kernel, **weights)
+        return KernelRICA(**kernel, **weights, **paper)
     if name == "d-kRICA":
-        return DiscriminativeKernelRICA(discrimination=setting.discrimination, **kernel, **weights)
+        return DiscriminativeKernelRICA(
+            discrimination=setting.discrimination, **kernel, **weights, **paper
+        )
     if name == "KICA":
         return KernelICA(**kernel)
     return KernelSparseCoding(**kernel, **weights)
