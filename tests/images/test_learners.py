@@ -141,6 +141,7 @@ def test_other_steps(images, settings):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # stopped early
+@pytest.mark.filterwarnings("ignore:.*basis vectors are dead")
 @pytest.mark.parametrize(
     "learner",
     [

@@ -1,8 +1,8 @@
 """Kernel RICA: ``f(W) = mean_i [k(x, x) + a² sᵀG s - 2a sᵀs + λ g(s) + α d(s)]``, s = k(W, x), G = k(W, W).
 
 By s the derivative is ``T = S (2a² G - 4a I) + λ g' + α d'``, which reaches W through the kernel of W and the
-rows; by G it is ``a² M``, M the moment ``Sᵀ S``, which reaches W through the kernel of W and W. The factor a of
-the reconstruction ``a WᵀW φ(x)`` is given (1 in the paper), or the best one, ``a = Σ sᵀs / Σ sᵀG s``. The
+rows; by G it is ``a² M``, M the moment ``Sᵀ S``, which reaches W through the kernel of W and W. The factor a
+of the reconstruction ``a WᵀW φ(x)`` is given (1 in the paper), or the best one, ``a = Σ sᵀs / Σ sᵀG s``. The
 derivative of f by the best a is zero, so that the derivative by W is that of an a that is given.
 """
 
@@ -43,8 +43,8 @@ class KernelSums(NamedTuple):
     """Of g(s), and of d(s) below; not weighted."""
     discrimination: Array
     scale: Array
-    """The pulls of the rows on W, shape (n_parts, n_basis); see :class:`clusterica.ops.kernels.Pull`. One part
-    where a is given, that of T. Else a is known after the last block only, and T is pulled with in its parts:
+    """The pulls of the rows on W, shape (n_parts, n_basis); see :class:`clusterica.ops.kernels.Pull`. One
+    part, that of T, where a is given. Else a is known after the last block only, and T comes in its parts:
     S G, S, and the slopes of the other terms if there are any."""
     vector: Array
     """Of shape (n_parts, n_basis, n_features)."""
@@ -151,7 +151,7 @@ def _parts(S: Array, G: Array, slopes: Array | None, factor: float | None) -> It
 
 
 def _bend(G: Array, a: float) -> Array:
-    """Return ``2a² G - 4a I``, with which ``a² sᵀG s - 2a sᵀs = sᵀ bend s / 2`` and its slope is ``bend s``."""
+    """Return ``2a² G - 4a I``: ``a² sᵀG s - 2a sᵀs`` is ``sᵀ bend s / 2``, and its slope is ``bend s``."""
     return 2 * a * a * G - 4 * a * _identity(G)
 
 

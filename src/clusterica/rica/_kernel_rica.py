@@ -31,9 +31,9 @@ class KernelRICA(BaseKernelRICA):
         :func:`~clusterica.kernels.check_kernel` accepts. Named kernels without :math:`k(x, x) = 1` are
         normalised; objects are taken as they are.
     gamma : float, "basis" or "median", default="basis"
-        The :math:`\gamma` of "rbf". With "basis" two different basis vectors have a k of 0.1 on average at the
-        start, so that the basis is nearly orthogonal; "median" is one over the median squared distance of
-        random pairs of rows, which is too small for more than a few basis vectors. See Notes.
+        The :math:`\gamma` of "rbf". With "basis" two different basis vectors have a k of 0.1 on average at
+        the start, so that the basis is nearly orthogonal; "median" is one over the median squared distance
+        of random pairs of rows, which is too small for more than a few basis vectors. See Notes.
     scale : float or "best", default="best"
         The factor a of the reconstruction :math:`a W^\top W \phi(x)`. "best" is the one with the least error
         for the basis, :math:`\sum_i s_i^\top s_i / \sum_i s_i^\top k(W, W) s_i`, at every step; 1 is the

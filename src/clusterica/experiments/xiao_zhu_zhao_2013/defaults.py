@@ -1,4 +1,4 @@
-"""Kernel RICA with no argument but the number of vectors: who dies, and how good a classifier is on its codes."""
+"""Kernel RICA with no argument but the number of vectors: how many die, and how good its codes are."""
 
 from __future__ import annotations
 
