@@ -20,7 +20,7 @@ from clusterica.contrasts import TorusPooling, make_penalty
 from clusterica.kernels import KERNEL_NAMES, Gaussian, Linear, Normalized, Polynomial, Pull
 from clusterica.ops.kernel_rica import Model, sweep
 from clusterica.preprocessing import KernelWhitener
-from clusterica.rica import RICA, KernelRICA
+from clusterica.rica import RICA, DiscriminativeRICA, KernelRICA
 from clusterica.rica._kernel_descent import KernelProblem, descend
 
 OPTIMIZERS = ["auto", "fixed-point", "lbfgs"]
@@ -341,6 +341,24 @@ def test_lemma_4_1_for_any_basis(seed, K, kernel, n_landmarks):
     V = rica.components_
     distance = ((V.T @ V - np.eye(V.shape[1])) ** 2).sum()
     assert rica.reconstruction_error_ == pytest.approx(distance, rel=1e-4, abs=1e-8)
+
+
+@quiet
+@pytest.mark.parametrize("kernel", KERNEL_NAMES)
+@pytest.mark.parametrize("K", [3, 8, 20])
+def test_fewer_as_many_and_more_vectors_than_white_dimensions(digits, kernel, K):
+    pipeline = whitened(K, n_white=8, n_landmarks=60, kernel=kernel, max_iter=30).fit(digits)
+    whitener, rica = pipeline
+    assert rica.components_.shape == (K, 8)
+    W, Z = rica.components_, whitener.transform(digits)
+    error = ((Z @ W.T @ W - Z) ** 2).sum(axis=1).mean()
+    assert rica.reconstruction_error_ == pytest.approx(error)
+    # Fewer vectors leave at least the other dimensions, and more are enough for all.
+    assert max(0, 8 - K) <= error < max(0, 8 - K) + 0.2
+    y = np.arange(300) % 2
+    labeled = DiscriminativeRICA(2, unit_norm=False, pooling="2d", max_iter=5, random_state=0)
+    codes = make_pipeline(whitener, labeled).fit_transform(digits, y)
+    assert codes.shape == (300, 4)
 
 
 def test_more_vectors_than_white_dimensions():
