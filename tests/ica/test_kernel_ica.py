@@ -119,7 +119,7 @@ def test_kernel_rica_finds_the_sparse_sources_of_kernel_ica_from_anywhere():
     codes /= np.linalg.norm(rica.components_, axis=1)
     S = ica.transform(X)
     gaps = (matched(S, codes) - S) ** 2
-    assert np.sqrt(gaps.mean()) < 0.01
+    assert np.sqrt(gaps.mean()) < 0.05  # of codes with variance 1
 
 
 def test_the_fixed_point_finds_sparse_and_flat_sources(put, mixed):

@@ -31,8 +31,8 @@ def with_n_centers(
     ========================== =================================================================
 
     An estimator with none of them decides for itself, as scikit-learn's ``MeanShift`` does. A class of
-    your own takes part if it has one of these parameters. Of a scikit-learn ``Pipeline`` the number is that of
-    the last step; the steps before it get a seed only.
+    your own takes part if it has one of these parameters. Of a ``Pipeline`` of scikit-learn the number is of
+    the last step, and the steps before it get a seed only.
 
     Parameters
     ----------
