@@ -30,7 +30,7 @@ NOTE = (
     "Differences are those of the same split: their mean in standard errors over the splits. Dead: basis "
     "vectors with k(w, x) < 0.01 for all rows, the largest share of a split. '50 a class': 50 rows of each "
     "class to learn from, all others scored. With --data also the first 5,000 training images of MNIST, and "
-    "20,000 patches of 6 x 6 pixels of as many training images of CIFAR-10, after contrast normalisation and "
+    "20,000 patches of 6 x 6 pixels of 5,000 training images of CIFAR-10, after contrast normalisation and "
     "whitening, for dead vectors alone."
 )
 METHODS = ("triangle", "kRICA", "d-kRICA")
