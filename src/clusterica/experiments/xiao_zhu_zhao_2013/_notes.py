@@ -37,8 +37,8 @@ CODES_NOTE = (
     "a feature; white: RICA and d-RICA with free lengths after kernel whitening over landmarks, section "
     "4.1 of the paper, on all dimensions with a thousandth of the largest variance; threshold t: what the "
     "responses to the basis exceed t by, of both signs, whatever learned it. Dead: basis vectors with "
-    "k(w, x) < 0.01 for all patches. The paper does not tell the number of steps; with its settings it is "
-    "{steps} at most."
+    "k(w, x) < 0.01 for all patches, or in white space of length |w| < 0.01. The paper does not tell the "
+    "number of steps; with its settings it is {steps} at most."
 )
 _PATCHES = 4000  # enough to whiten by
 _COMPARED = 1000  # of them, with as many others: a million pairs

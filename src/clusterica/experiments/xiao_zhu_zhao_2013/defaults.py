@@ -106,6 +106,7 @@ def _tables(ctx: Context) -> dict[str, Table]:
 def _mnist(ctx: Context) -> tuple[np.ndarray, np.ndarray]:
     """Return the first training images of MNIST as rows of pixels, and their labels."""
     found, n = load_mnist(ctx.data), ctx.choose(full=5000, quick=1000)
+    assert found.labels is not None
     return found.images[:n].reshape(n, -1).astype(np.float32), found.labels[:n]
 
 
