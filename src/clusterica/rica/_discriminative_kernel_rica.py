@@ -112,8 +112,8 @@ class DiscriminativeKernelRICA(BaseKernelRICA):
     no negative codes, so that the sums in d do not cancel. With :math:`\eta \ge k + 1` the term is never
     below the squared length of the own codes: it can only shrink codes, and basis vectors die of it where it
     is strong; then lower discrimination, or eta. The default was the best of 0, 0.001, 0.01, 0.1 and 1 on
-    five draws of the digits with 50 labels a class, by less than chance explains; with 0.1, as in [1]_, half of
-    the basis died.
+    five draws of the digits with 50 labels a class, within chance; with 0.1, as in [1]_, half of the basis
+    died.
 
     References
     ----------

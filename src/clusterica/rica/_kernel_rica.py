@@ -109,8 +109,9 @@ class KernelRICA(BaseKernelRICA):
     unit length: where many are like the same rows, their sum is a reconstruction that is too long, and with
     ``scale=1`` they push each other out of the reach of all rows: dead. A scale below 1 makes up for that,
     as RICA does by shorter rows of W. With the defaults less than 5 % died on the tables and digits of
-    ``clusterica reproduce P4-defaults``, and 10 % on white patches of photographs. If many do, raise gamma. No basis vector moves farther in one step
-    than the width of the kernel, since it does not come back from where no row is near.
+    ``clusterica reproduce P4-defaults``, and 10 % on white patches of photographs. If many do, raise gamma.
+    No basis vector moves farther in one step than the width of the kernel, since it does not come back from
+    where no row is near.
 
     The experiments of [1]_ have ``scale=1.0``, ``normalize=True`` and a gamma of 0.1 or 0.01.
 
