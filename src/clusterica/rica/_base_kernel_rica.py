@@ -85,6 +85,17 @@ class BaseKernelRICA(
         chosen, parts = _sample(rows, K, labels, rng)
         # The start, the width of the kernel and its reach all look at the rows as the kernel sees them.
         sample = scale_rows(rows.take(chosen), normalize=self.normalize)
+        # A single basis vector has no other to be unlike, and gets the median.
+        by_basis = (
+            K > 1
+            and self.gamma == "basis"
+            and isinstance(self.kernel, str)
+            and self.kernel == "rbf"
+        )
+        if not by_basis:
+            gamma = "median" if self.gamma == "basis" else self.gamma
+            # Before the start, so that a kernel that is wrong costs no time.
+            self.kernel_ = make_kernel(self.kernel, gamma=gamma, rows=sample, rng=rng)
         # The basis is ordered by class: the discrimination term counts on it.
         start = np.concatenate(
             [
@@ -92,11 +103,8 @@ class BaseKernelRICA(
                 for part in parts
             ]
         )
-        gamma = self.gamma
-        if isinstance(self.kernel, str) and self.kernel == "rbf" and gamma == "basis":
-            # A single basis vector has no other to be unlike.
-            gamma = basis_gamma(start) if K > 1 else "median"
-        self.kernel_ = make_kernel(self.kernel, gamma=gamma, rows=sample, rng=rng)
+        if by_basis:
+            self.kernel_ = Gaussian(basis_gamma(start))
         # Only the Gaussian kernel has a width to advise on.
         self.gamma_ = self.kernel_.gamma if isinstance(self.kernel_, Gaussian) else None
         model = Model(
