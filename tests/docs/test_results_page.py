@@ -76,3 +76,12 @@ def test_old_files_say_that_they_are_old(papers):
         "   * - `P1-old`_\n     - A toy\n     - none made\n     - not known\n     - not known"
         in text
     )
+
+
+def test_rows_that_a_file_does_not_have_are_named(papers):
+    older = {**RECORD, "name": "P4-table1", "rows": [["kRICA", "1"], ["d-kRICA, white", "2"]]}
+    said = [line for line in papers.section(older) if line.startswith("The experiment has more")]
+    assert said == ["The experiment has more since: kRICA, white. They are still to be run."]
+    newer = {**older, "rows": [["kRICA, white", "1"], ["d-kRICA, white", "2"]]}
+    assert not any("still to be run" in line for line in papers.section(newer))
+    assert not any("still to be run" in line for line in papers.section(RECORD))

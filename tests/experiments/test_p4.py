@@ -2,26 +2,34 @@
 
 import numpy as np
 import pytest
+from sklearn.base import BaseEstimator, TransformerMixin
 
 import clusterica
 from clusterica.experiments import Context, run
-from clusterica.experiments._recognition import Constants, stl10
+from clusterica.experiments._recognition import Constants, Labeled, inner_score, stl10
 from clusterica.experiments.xiao_zhu_zhao_2013._methods import (
     NAMES,
     SLOW,
+    SUPERVISED,
+    WHITE,
     Setting,
     candidates,
     describe,
     make_features,
+    make_learner,
 )
 from clusterica.experiments.xiao_zhu_zhao_2013._notes import (
+    column_checks,
     figures_check,
+    in_white,
     median_similarities,
     order_check,
     similarity_note,
 )
 from clusterica.experiments.xiao_zhu_zhao_2013._sweep import always_better_check, best_place_check
+from clusterica.experiments.xiao_zhu_zhao_2013.defaults import difference
 from clusterica.experiments.xiao_zhu_zhao_2013.fig5 import _contrast
+from clusterica.linear import LinearSVC
 from clusterica.rica import DiscriminativeRICA
 
 pytest.importorskip("matplotlib")
@@ -70,7 +78,7 @@ def test_table_2(reproduced):
         assert found["best"]["accuracy"] > 0.85
         assert found["best"]["setting"] in found["tried"]
         assert found["tried"][found["best"]["setting"]] == max(found["tried"].values())
-    assert len(outcome.result.rows) == 3 + 8 + 4
+    assert len(outcome.result.rows) == 3 + 10 + 4
 
 
 @pytest.mark.slow
@@ -103,7 +111,8 @@ def test_table_4(reproduced):
     similar = values.pop("median k")
     assert len(values) == len(outcome.result.rows) == 6
     for found in values.values():
-        assert len(found) == 4
+        assert len(found) == 6
+        assert min(found["kRICA, white, 30 steps"]["accuracies"]) > 0.8
         for scores in found.values():
             assert len(scores["accuracies"]) == 2
         assert min(found["kRICA, 30 steps"]["accuracies"]) > 0.8
@@ -137,6 +146,38 @@ def test_the_blocks_of_figure_5(reproduced):
     outcome = reproduced("P4-fig5")
     assert min(outcome.result.values["block contrast"].values()) > 1
     assert outcome.picture_paths[0].stat().st_size > 10_000
+
+
+class Peeking(TransformerMixin, BaseEstimator):
+    """Features that give away the labels of the images that they were fitted on, and of no others."""
+
+    def fit(self, X, y):
+        self.seen_ = {float(x[0, 0]): label for x, label in zip(X, y, strict=True)}
+        return self
+
+    def transform(self, X):
+        told = [self.seen_.get(float(x[0, 0]), -1) for x in X]
+        return np.eye(3)[np.array(told)] * (np.array(told) >= 0)[:, None]
+
+
+@pytest.mark.parametrize("kind", [np.asarray, list])
+def test_labels_that_features_have_seen_do_not_count(kind):
+    """Features are learned anew inside the validation, so that only chance is left."""
+    rng = np.random.default_rng()
+    images, labels = rng.normal(size=(300, 2, 2)), np.arange(300) % 3
+    features = Peeking().fit(images, labels).transform(images)
+    assert LinearSVC(C="auto").fit(features, labels).validation_scores_.max() == 1
+    assert inner_score(Peeking, Labeled(kind(images), labels)) < 0.5
+
+
+def test_the_order_in_white_kernel_space():
+    paper = {"RICA": "50", "kRICA": "60", "d-kRICA": "70", "kRICA, white": "", "d-kRICA, white": ""}
+    ours = {"RICA": 0.5, "kRICA": 0.4, "d-kRICA": 0.3, "kRICA, white": 0.6, "d-kRICA, white": 0.7}
+    assert in_white(ours) == {"RICA": 0.5, "kRICA": 0.6, "d-kRICA": 0.7}
+    checks = column_checks(paper, ours, "Here")
+    assert [check.holds for check in checks] == [False, False, True, True]
+    assert "white kernel space" in checks[-1].claim
+    assert len(column_checks(paper, {"RICA": 0.5, "kRICA": 0.4}, "Here")) == 2
 
 
 def test_block_contrast_by_hand():
@@ -217,6 +258,27 @@ def test_what_is_set_reaches_the_learner(pooled, pooling):
     assert learner.pooling == pooling
 
 
+@pytest.mark.parametrize("name", WHITE)
+def test_white_methods_are_pipelines_of_the_paper(name):
+    setting = Setting(0.3, 0.7, gamma=2.0, max_iter=9, landmarks=70)
+    settings = {"n_filters": 8, "patch_size": 4, "n_patches": 100, "seed": 0}
+    features = make_features(name, setting, steps=Constants().steps(), **settings)
+    whitener, rica = features.learner
+    assert (whitener.gamma, whitener.n_landmarks, whitener.eigenvalue_floor) == (2.0, 70, 1e-3)
+    assert (rica.sparsity, rica.max_iter, rica.unit_norm, rica.pooling) == (0.3, 9, False, "2d")
+    assert getattr(rica, "discrimination", None) == (0.7 if name in SUPERVISED else None)
+    assert features.encoder == "transform-both-signs"
+    widths = {(s.gamma, s.landmarks) for s in candidates(name, Setting(), quick=False)}
+    assert len(widths) == 4
+
+
+def test_kernel_methods_have_the_objective_of_the_paper():
+    for name in ("kRICA", "d-kRICA"):
+        learner = make_learner(name, Setting(gamma=0.01))
+        assert (learner.gamma, learner.scale, learner.normalize) == (0.01, 1.0, True)
+    assert learner.discrimination == 0.1
+
+
 def test_what_becomes_of_a_basis(reproduced):
     values = reproduced("P4-bases").result.values
     idle = {name.split(", ")[-1]: v[0] for name, v in values.items() if name.startswith("Idle")}
@@ -233,3 +295,14 @@ def test_settings_on_digits(reproduced):
     found = [value["accuracies"] for value in outcome.result.values.values()]
     assert len(found) == len(outcome.result.rows) > 5
     assert 0.9 < np.max(found) <= 1
+
+
+def test_the_defaults_live(reproduced):
+    found = reproduced("P4-defaults").parts
+    assert set(found) == {"digits", "digits, 50 a class", "breast cancer", "wine", "iris"}
+    for value in found.values():
+        for method in ("kRICA", "d-kRICA"):
+            assert max(value["dead"][method]) < 0.05
+            assert np.mean(value[method]) > np.mean(value["triangle"]) - 0.03
+    assert str(difference([0.5, 0.7], [0.4, 0.4])) == "+20.00 (+2.0 SE)"
+    assert str(difference([0.5, 0.5], [0.5, 0.5])) == "+0.00"

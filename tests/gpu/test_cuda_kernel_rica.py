@@ -15,11 +15,11 @@ pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:.*max_iter", "
 X, Y = load_digits(return_X_y=True)
 # No pixel is equal to that of a centre, where the histogram kernel has a kink.
 X = X + np.random.default_rng(0).uniform(size=X.shape)
-SETTINGS = {"gamma": 4.0, "max_iter": 6, "random_state": 0}
+SETTINGS = {"gamma": 4.0, "normalize": True, "max_iter": 6, "random_state": 0}
 LEARNERS = [
     KernelRICA(20, **SETTINGS),
     *(
-        KernelRICA(20, kernel=kernel, max_iter=6, random_state=0)
+        KernelRICA(20, kernel=kernel, normalize=True, max_iter=6, random_state=0)
         for kernel in KERNEL_NAMES
         if kernel != "rbf"
     ),

@@ -8,6 +8,7 @@ import pytest
 import sklearn
 from sklearn.decomposition import FastICA, KernelPCA
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from clusterica import config_context
@@ -15,9 +16,10 @@ from clusterica.arrays import as_rows, device_of, to_host
 from clusterica.contrasts import Exponential, LogCosh
 from clusterica.ica import KernelICA
 from clusterica.ica._likelihood import symmetric_fixed_point
-from clusterica.kernels import Gaussian, Linear
+from clusterica.kernels import KERNEL_NAMES, Gaussian, Linear
 from clusterica.metrics import amari_distance
 from clusterica.preprocessing import KernelWhitener, Whitener
+from clusterica.rica import RICA
 
 
 # The checks have some twenty rows, of which nothing is independent.
@@ -74,6 +76,50 @@ def test_kernel_pca_and_fastica_on_a_nonlinear_mixture():
     np.testing.assert_allclose(S, matched(S, peer.fit_transform(Z)), atol=1e-3)
     np.testing.assert_allclose(S.T @ S / 250, np.eye(2), atol=1e-6)
     np.testing.assert_allclose(ours.components_ @ ours.components_.T, np.eye(2), atol=1e-9)
+
+
+@pytest.mark.parametrize("kernel", KERNEL_NAMES)
+def test_with_as_many_vectors_as_white_dimensions_kernel_rica_is_kernel_ica(kernel):
+    """Lemma 4.1 of Xiao, Zhu & Zhao: white rows make W orthonormal, and then sparsity alone is left."""
+    # One draw: a fixed point of ICA may also be a saddle, which a descent leaves.
+    rng = np.random.default_rng(0)
+    X = rng.laplace(size=(2000, 3)) @ rng.normal(size=(3, 3))
+    X /= X.std()
+    settings = {"kernel": kernel, "normalize": False, "n_landmarks": 100}
+    settings |= {"gamma": 0.05} if kernel == "rbf" else {}
+    ica = KernelICA(3, tol=1e-9, max_iter=1000, random_state=0, **settings).fit(X)
+    S, C = ica.transform(X), ica.components_
+    gaussian = np.log(np.cosh(rng.normal(size=10**6))).mean()
+    # RICA makes all codes sparse, unless it is told which are flat; ICA finds both.
+    signs = np.where(np.log(np.cosh(S)).mean(axis=0) < gaussian, 1, -1)
+    whitener = KernelWhitener(3, random_state=ica.whitener_.random_state, **settings)
+    start = C + 0.1 * rng.normal(size=(3, 3))
+    rica = RICA(3, unit_norm=False, sparsity=0.01, signs=signs, init=start, tol=1e-13)
+    codes = make_pipeline(whitener, rica).fit_transform(X)
+    # The penalty shrinks or stretches rows a little.
+    lengths = np.linalg.norm(rica.components_, axis=1)
+    np.testing.assert_allclose(lengths, 1, atol=0.01)
+    V = rica.components_ / lengths[:, None]
+    np.testing.assert_allclose(V @ V.T, np.eye(3), atol=1e-3)
+    np.testing.assert_allclose(V, C, atol=1e-2)
+    sparse = (np.log(np.cosh(each)).mean(axis=0) for each in (codes / lengths, S))
+    np.testing.assert_allclose(*sparse, atol=1e-4)
+
+
+def test_kernel_rica_finds_the_sparse_sources_of_kernel_ica_from_anywhere():
+    rng = np.random.default_rng(2)
+    X = rng.standard_t(3, size=(3000, 3)) @ rng.normal(size=(3, 3))
+    X /= np.abs(X).max()
+    settings = {"gamma": 0.3, "normalize": False, "n_landmarks": 100}
+    ica = KernelICA(3, tol=1e-6, random_state=5, **settings).fit(X)
+    assert ica.kurtosis_.min() > 1
+    whitener = KernelWhitener(3, random_state=ica.whitener_.random_state, **settings)
+    rica = RICA(3, unit_norm=False, sparsity=0.01, tol=1e-13, random_state=0)
+    codes = make_pipeline(whitener, rica).fit_transform(X)
+    codes /= np.linalg.norm(rica.components_, axis=1)
+    S = ica.transform(X)
+    gaps = (matched(S, codes) - S) ** 2
+    assert np.sqrt(gaps.mean()) < 0.05  # of codes with variance 1
 
 
 def test_the_fixed_point_finds_sparse_and_flat_sources(put, mixed):

@@ -7,6 +7,7 @@ from sklearn.cluster import KMeans as SklearnKMeans
 from sklearn.cluster import MiniBatchKMeans
 from sklearn.decomposition import PCA, FastICA, MiniBatchDictionaryLearning
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import clusterica
@@ -21,7 +22,7 @@ from clusterica.dictionaries import (
 from clusterica.ica import KernelICA
 from clusterica.images import ImageFeatures, sample_patches
 from clusterica.images._bank import default_eps
-from clusterica.preprocessing import ContrastNormalizer, Whitener
+from clusterica.preprocessing import ContrastNormalizer, KernelWhitener, Whitener
 from clusterica.rica import RICA, DiscriminativeKernelRICA, DiscriminativeRICA, KernelRICA
 
 LEARNERS = [
@@ -147,11 +148,14 @@ def test_other_steps(images, settings):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # stopped early
+@pytest.mark.filterwarnings("ignore:.*basis vectors are dead")
 @pytest.mark.parametrize(
     "learner",
     [
-        KernelRICA(gamma=3.0, max_iter=3),
+        KernelRICA(max_iter=3),
         KernelICA(n_landmarks=50, max_iter=5),
+        make_pipeline(KernelWhitener(5, n_landmarks=50), RICA(unit_norm=False, max_iter=5)),
+        make_pipeline(StandardScaler(), RICA(max_iter=5)),
         KernelSparseCoding(gamma=1.0, max_iter=3),
         SparseCoding(alpha=0.5, max_iter=3),
         KSVD(n_nonzero=1, max_iter=3),
@@ -267,7 +271,7 @@ def test_labels_reach_the_patches(images):
     "learner",
     [
         DiscriminativeRICA(max_iter=5, discrimination=1.0),
-        DiscriminativeKernelRICA(max_iter=2, discrimination=0.1, gamma=10.0),
+        DiscriminativeKernelRICA(max_iter=2),
     ],
     ids=lambda learner: type(learner).__name__,
 )
@@ -286,6 +290,40 @@ def test_labels_reach_the_filters_of_classes(images, encoder, library, learner):
         small(n_filters=9, learner=learner, encoder=encoder).fit(X)
     with pytest.raises(ValueError, match=r"can.t find 8; ask for a multiple of 3"):
         small(n_filters=8, learner=learner, encoder=encoder).fit(X, y)
+
+
+def white_kernel(learner):
+    """Kernel RICA in white kernel space, as in section 4.1 of Xiao, Zhu & Zhao."""
+    return make_pipeline(KernelWhitener(6, kernel="inverse-distance", n_landmarks=40), learner)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # stopped early
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_pipelines_learn(images, library, tmp_path):
+    """The last step gets the number of filters and the labels, every step a seed."""
+    X = images if library == "numpy" else pytest.importorskip("torch").asarray(images)
+    y = np.array(["a", "b", "c"])[np.arange(12) % 3]
+    settings = {"n_filters": 9, "encoder": "transform-both-signs"}
+    plain = white_kernel(RICA(unit_norm=False, pooling="2d", max_iter=4))
+    labeled = white_kernel(DiscriminativeRICA(unit_norm=False, pooling="2d", max_iter=4))
+    for learner in (plain, labeled):
+        model = small(learner=learner, **settings).fit(X, y)
+        whitener, rica = model.learner_
+        assert (whitener.n_components_, rica.components_.shape) == (6, (9, 6))
+        assert type(rica.components_) is type(X)
+        assert whitener.random_state is not None is not rica.random_state
+        assert learner[-1].random_state is None
+        found = np.asarray(model.transform(X))
+        assert found.shape == (12, 4 * 18)
+        again = small(learner=learner, **settings).fit(X, y).transform(X)
+        np.testing.assert_array_equal(np.asarray(again), found)
+        loaded = clusterica.load(clusterica.save(model, tmp_path / "model.safetensors"))
+        np.testing.assert_allclose(np.asarray(loaded.transform(X)), found, atol=1e-5)
+    assert rica.component_classes_.tolist() == ["a"] * 3 + ["b"] * 3 + ["c"] * 3
+    with pytest.raises(ValueError, match=r"DiscriminativeRICA learns from labels; call fit"):
+        small(learner=labeled, **settings).fit(X)
+    with pytest.raises(TypeError, match="'transform'"):
+        small(learner=plain).fit(X)
 
 
 # --- Score -------------------------------------------------------------------------------------------

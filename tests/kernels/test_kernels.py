@@ -16,6 +16,7 @@ from clusterica.kernels import (
     Normalized,
     Polynomial,
     Pull,
+    basis_gamma,
     check_kernel,
     make_kernel,
     median_gamma,
@@ -228,6 +229,29 @@ def test_median_gamma_of_rows_whose_squares_are_no_numbers(size):
 def test_median_gamma_of_equal_rows():
     with pytest.raises(ValueError, match="needs rows that differ"):
         median_gamma(np.ones((5, 2)), np.random.default_rng(0))
+
+
+def test_basis_gamma():
+    rng = np.random.default_rng()
+    W = 10.0 ** rng.uniform(-3, 3) * rng.normal(size=(20, 3))
+    # Equal vectors say nothing.
+    gamma = basis_gamma(np.concatenate([W, W[:1]]), mean=0.3)
+    pairs = np.triu_indices(21, 1)
+    k = Gaussian(gamma)(*2 * [np.concatenate([W, W[:1]])])[pairs]
+    np.testing.assert_allclose(k[k < 1 - 1e-9].mean(), 0.3, rtol=1e-6)
+    two = np.array([[0.0], [2.0]])
+    assert basis_gamma(two) == pytest.approx(np.log(10) / 4)
+
+
+def test_basis_gamma_of_vectors_that_give_none():
+    with pytest.raises(ValueError, match="two basis vectors that differ"):
+        basis_gamma(np.ones((4, 2)))
+    with pytest.raises(ValueError, match="two basis vectors that differ"):
+        basis_gamma(np.ones((1, 2)))
+    with pytest.raises(ValueError, match="gamma='basis'"):
+        basis_gamma(1e160 * np.random.default_rng().normal(size=(4, 2)))
+    with pytest.raises(ValueError, match="gamma='widest' is not known"):
+        make_kernel("rbf", gamma="widest", rows=np.ones((2, 2)))
 
 
 # --- The checker -----------------------------------------------------------------------------------

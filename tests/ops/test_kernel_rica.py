@@ -18,7 +18,6 @@ from clusterica.ops.discrimination import Discrimination
 from clusterica.ops.kernel_rica import (
     KernelSums,
     Model,
-    bend_of,
     codes,
     kernel_sums,
     landscape,
@@ -38,6 +37,7 @@ KERNELS = [
     Linear(),
 ]
 RADIAL = KERNELS[:3]
+FACTORS = [1.0, 0.3, None]
 K = 4
 TERMS = {
     "logcosh": ("logcosh", None),
@@ -56,8 +56,18 @@ def model_of(kernel, term="2d", *, sparsity=0.3, n=K, **settings):
     return Model(kernel, make_penalty(penalty, pooling, n_codes=n), sparsity, **settings)
 
 
+def best_factor(X, W, model):
+    """The a that makes the rows of a WᵀW φ(x) nearest to φ(x), from a grid and its parabola."""
+    at = np.array([0.0, 0.5, 1.0])
+    plain = model._replace(discrimination=None)
+    values = [looped(X, W, plain._replace(factor=a))[0] for a in at]
+    square, slope, _ = np.polyfit(at, values, 2)
+    return -slope / (2 * square)
+
+
 def looped(X, W, model, labels=None):
     """Equation (6), row by row and term by term, with k(x, x) for its 1; the terms, weighted."""
+    a = best_factor(X, W, model) if model.factor is None else model.factor
     k = model.kernel
     G = k(W, W)
     np.fill_diagonal(G, k.diagonal(W))
@@ -65,8 +75,8 @@ def looped(X, W, model, labels=None):
     for i, x in enumerate(X):
         x = x / np.linalg.norm(x) if model.normalize else x
         s = k(x[None], W)[0]
-        terms[0] += k.diagonal(x[None])[0] - 2 * (s**2).sum()
-        terms[0] += sum(s[u] * G[u, v] * s[v] for u, v in np.ndindex(G.shape))
+        terms[0] += k.diagonal(x[None])[0] - 2 * a * (s**2).sum()
+        terms[0] += sum(a * s[u] * G[u, v] * a * s[v] for u, v in np.ndindex(G.shape))
         terms[1] += model.sparsity * float(model.penalty(s[None]).value)
         if model.discrimination is not None:
             d = model.discrimination.of_codes(s[None], labels[i : i + 1])
@@ -76,7 +86,7 @@ def looped(X, W, model, labels=None):
 
 def evaluate(X, W, model, labels=None):
     G = gram(model.kernel, W)
-    total = kernel_sums(X, W, bend_of(G), labels, model=model)
+    total = kernel_sums(X, W, G, labels, model=model)
     xp = namespace_of(X)
     total = KernelSums(*(xp.astype(part, xp.float64) for part in total))
     W, G = (xp.astype(a, xp.float64) for a in (W, G))
@@ -105,8 +115,9 @@ def problem():
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_terms_are_those_of_a_loop(put, problem, kernel, dtype):
-    model = model_of(kernel, normalize=True)
+@pytest.mark.parametrize("factor", FACTORS)
+def test_terms_are_those_of_a_loop(put, problem, kernel, dtype, factor):
+    model = model_of(kernel, normalize=True, factor=factor)
     found = evaluate(*(put(a.astype(dtype)) for a in problem), model)
     terms = [found.reconstruction, found.penalty, found.discrimination]
     rtol = 1e-10 if dtype == "float64" else 1e-4
@@ -116,9 +127,10 @@ def test_terms_are_those_of_a_loop(put, problem, kernel, dtype):
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
 @pytest.mark.parametrize("term", TERMS)
-def test_the_gradient_is_that_of_the_objective(put, problem, kernel, term):
+@pytest.mark.parametrize("factor", FACTORS)
+def test_the_gradient_is_that_of_the_objective(put, problem, kernel, term, factor):
     X, W = problem
-    model = model_of(kernel, term)
+    model = model_of(kernel, term, factor=factor)
     gradient = to_host(evaluate(put(X), put(W), model).pull.gradient(put(W)))
     slopes = differences(lambda V: evaluate(X, V, model).total, W)
     # A penalty with a sharp bend at zero has rough differences.
@@ -128,11 +140,12 @@ def test_the_gradient_is_that_of_the_objective(put, problem, kernel, term):
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
 @pytest.mark.parametrize("homogeneous", [True, False])
-def test_the_gradient_with_labels(put, problem, kernel, homogeneous):
+@pytest.mark.parametrize("factor", FACTORS)
+def test_the_gradient_with_labels(put, problem, kernel, homogeneous, factor):
     X, W = problem
     labels = np.array([0, 1, 1, 0, 1, 0])
     term = Discrimination(2, 3.0, homogeneous=homogeneous)
-    model = model_of(kernel, discrimination=term, strength=0.7, normalize=True)
+    model = model_of(kernel, discrimination=term, strength=0.7, normalize=True, factor=factor)
     found = evaluate(put(X), put(W), model, put(labels))
     terms = [found.reconstruction, found.penalty, found.discrimination]
     np.testing.assert_allclose(terms, looped(X, W, model, labels), rtol=1e-9)
@@ -141,12 +154,37 @@ def test_the_gradient_with_labels(put, problem, kernel, homogeneous):
     np.testing.assert_allclose(gradient, slopes, atol=1e-5 * max(1, np.abs(slopes).max()))
 
 
-def test_blocks_add_up(problem):
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+@pytest.mark.parametrize("sparsity", [0.0, 0.3])
+def test_the_best_factor(put, problem, kernel, sparsity):
+    """No other gives a lower error, and with it held the objective has the same gradient."""
     X, W = problem
-    model = model_of(Gaussian(0.4), normalize=True)
-    bend = bend_of(model.kernel(W, W))
-    whole = kernel_sums(X, W, bend, model=model)
-    parts = [kernel_sums(part, W, bend, model=model) for part in (X[:1], X[1:5], X[5:])]
+    model = model_of(kernel, sparsity=sparsity, factor=None)
+    found = evaluate(put(X), put(W), model)
+    assert found.factor == pytest.approx(best_factor(X, W, model), rel=1e-6)
+    held = evaluate(X, W, model._replace(factor=found.factor))
+    assert found.total == pytest.approx(held.total)
+    for part, right in zip(found.pull, held.pull, strict=True):
+        np.testing.assert_allclose(to_host(part), right, atol=1e-9 * np.abs(right).max())
+    for other in (0.9, 1.1):
+        worse = evaluate(X, W, model._replace(factor=other * found.factor))
+        assert worse.reconstruction > found.reconstruction
+
+
+def test_codes_that_are_all_zero_need_no_factor(put):
+    model = model_of(Gaussian(1.0), factor=None)
+    found = evaluate(put(np.zeros((3, 2))), put(np.full((K, 2), 1e3)), model)
+    assert (found.factor, found.reconstruction) == (0.0, 1.0)
+    np.testing.assert_array_equal(to_host(found.pull.vector), 0)
+
+
+@pytest.mark.parametrize("factor", FACTORS)
+def test_blocks_add_up(problem, factor):
+    X, W = problem
+    model = model_of(Gaussian(0.4), normalize=True, factor=factor)
+    G = gram(model.kernel, W)
+    whole = kernel_sums(X, W, G, model=model)
+    parts = [kernel_sums(part, W, G, model=model) for part in (X[:1], X[1:5], X[5:])]
     for name, value, right in zip(
         KernelSums._fields, map(sum, zip(*parts, strict=True)), whole, strict=True
     ):
@@ -284,7 +322,8 @@ def test_codes_and_how_many_rows_each_vector_reaches(put, problem):
     np.testing.assert_array_equal(to_host(counts), (expected >= 0.5).sum(axis=0))
 
 
-def test_tiles_change_nothing(rng):
+@pytest.mark.parametrize("factor", FACTORS)
+def test_tiles_change_nothing(rng, factor):
     """Blocks are cut into tiles on the CPU; labels are cut with them."""
     X, W, labels = rng.normal(size=(50, 5)), rng.normal(size=(6, 5)), rng.integers(3, size=50)
     model = Model(
@@ -293,9 +332,10 @@ def test_tiles_change_nothing(rng):
         0.3,
         Discrimination(3, 2.5),
         0.7,
+        factor=factor,
     )
-    bend = bend_of(gram(model.kernel, W))
-    whole = kernel_sums(X, W, bend, labels, model=model)
-    cut = kernel_sums(X, W, bend, labels, model=model, tile=6 * 7)
+    G = gram(model.kernel, W)
+    whole = kernel_sums(X, W, G, labels, model=model)
+    cut = kernel_sums(X, W, G, labels, model=model, tile=6 * 7)
     for a, b in zip(whole, cut, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-12)

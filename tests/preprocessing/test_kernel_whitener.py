@@ -8,7 +8,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from clusterica import config_context
 from clusterica.arrays import device_of, to_host
-from clusterica.kernels import Gaussian, Linear, Polynomial
+from clusterica.kernels import KERNEL_NAMES, Gaussian, Linear, Polynomial
 from clusterica.preprocessing import KernelWhitener
 
 
@@ -78,6 +78,22 @@ def test_polynomial_has_the_rank_of_its_features():
         whitener.n_components_ == whitener.rank_ == 5
     )  # x, y, x², xy, y²; the constant has no variance
     assert_white(whitener.transform(X))
+
+
+@pytest.mark.parametrize("kernel", KERNEL_NAMES)
+def test_components_below_the_floor_are_left_out(X, kernel):
+    settings = {"kernel": kernel, "random_state": 0}
+    whole = KernelWhitener(**settings).fit(X)
+    share = whole.eigenvalues_ / whole.eigenvalues_[0]
+    for floor in (1e-3, 0.1, 0.999):
+        few = KernelWhitener(eigenvalue_floor=floor, **settings).fit(X)
+        assert few.n_components_ == (share >= floor).sum() >= 1
+        assert few.rank_ == whole.rank_
+        Z = few.transform(X)
+        np.testing.assert_allclose(Z, whole.transform(X)[:, : few.n_components_], atol=1e-8)
+        # Both limits hold.
+        fewer = KernelWhitener(2, eigenvalue_floor=floor, **settings).fit(X)
+        assert fewer.n_components_ == min(2, few.n_components_)
 
 
 def test_few_landmarks_are_near_all_of_them(X):

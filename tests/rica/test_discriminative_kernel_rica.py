@@ -23,9 +23,10 @@ def digits():
 
 
 def learner(n_per_class=2, **settings):
-    return DiscriminativeKernelRICA(
-        n_per_class, **{"gamma": 4.0, "random_state": 0, "max_iter": 100, **settings}
-    )
+    """The paper's objective, on rows of unit length."""
+    paper = {"gamma": 4.0, "scale": 1.0, "discrimination": 0.1, "normalize": True}
+    settings = {**paper, "random_state": 0, "max_iter": 100, **settings}
+    return DiscriminativeKernelRICA(n_per_class, **settings)
 
 
 @quiet
@@ -99,6 +100,27 @@ def test_none_is_as_many_components_as_fit_the_features(digits):
     X, y = digits
     rica = learner(None, max_iter=100).fit(X[:, 18:28], y)
     assert rica.components_.shape == (9, 10)
+
+
+@quiet
+@pytest.mark.parametrize("constraint", ["both", "inhomogeneous"])
+def test_the_objective_with_the_best_scale(digits, constraint):
+    X, y = digits
+    rica = learner(scale="best", constraint=constraint, discrimination=0.05).fit(X, y)
+    history = rica.objective_history_
+    assert (np.diff(history) <= 1e-8 * np.abs(history[:-1])).all()
+    S = rica.transform(X)
+    G = Gaussian(4.0)(rica.components_, rica.components_)
+    assert rica.scale_ == pytest.approx((S**2).sum() / np.einsum("ip,pq,iq->", S, G, S), rel=1e-6)
+    assert rica.reconstruction_error_ == pytest.approx(1 - rica.scale_ * (S**2).sum() / len(S))
+
+
+@pytest.mark.filterwarnings("ignore:.*did not converge")
+def test_with_the_defaults_few_die():
+    """Without a warning of dead vectors, which would be an error here."""
+    X, y = load_digits(return_X_y=True)
+    rica = DiscriminativeKernelRICA(5, random_state=np.random.default_rng().integers(100))
+    assert rica.fit(X[:600], y[:600]).n_dead_ <= 2
 
 
 @quiet

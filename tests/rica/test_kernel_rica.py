@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits, load_iris, load_wine
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import clusterica
@@ -19,7 +20,7 @@ from clusterica.contrasts import TorusPooling, make_penalty
 from clusterica.kernels import KERNEL_NAMES, Gaussian, Linear, Normalized, Polynomial, Pull
 from clusterica.ops.kernel_rica import Model, sweep
 from clusterica.preprocessing import KernelWhitener
-from clusterica.rica import RICA, KernelRICA
+from clusterica.rica import RICA, DiscriminativeRICA, KernelRICA
 from clusterica.rica._kernel_descent import KernelProblem, descend
 
 OPTIMIZERS = ["auto", "fixed-point", "lbfgs"]
@@ -29,6 +30,12 @@ quiet = pytest.mark.filterwarnings("ignore:.*max_iter", "ignore:.*are dead")
 @pytest.fixture(scope="module")
 def digits():
     return load_digits().data[:300]
+
+
+def paper_rica(n_components=None, **settings):
+    """Kernel RICA with the paper's objective, on rows of unit length."""
+    settings = {"gamma": "median", "scale": 1.0, "normalize": True, **settings}
+    return KernelRICA(n_components, **settings)
 
 
 def unit(X):
@@ -47,14 +54,16 @@ def problem_of(X, gamma, K, *, sparsity=0.01, pooling="2d"):
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("kernel", KERNEL_NAMES)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_the_objective_never_rises(digits, optimizer, kernel, dtype):
+@pytest.mark.parametrize("scale", [1.0, "best"])
+def test_the_objective_never_rises(digits, optimizer, kernel, dtype, scale):
     X = digits[:100].astype(dtype)
-    settings = {"kernel": kernel, "optimizer": optimizer, "max_iter": 12}
-    rica = KernelRICA(6, sparsity=0.1, random_state=0, **settings).fit(X)
+    settings = {"kernel": kernel, "optimizer": optimizer, "max_iter": 12, "scale": scale}
+    rica = paper_rica(6, sparsity=0.1, random_state=0, **settings).fit(X)
     history = rica.objective_history_
     assert len(history) == rica.n_iter_ + 1 == len(rica.n_uphill_)
     assert (np.diff(history) <= 1e-8 * np.abs(history[:-1])).all()
-    assert history[-1] < 0.9 * history[0]
+    # The best factor leaves less to do.
+    assert history[-1] < (0.9 if scale == 1.0 else 0.99) * history[0]
     assert set(rica.term_histories_) == {"reconstruction", "penalty"}
     np.testing.assert_allclose(sum(rica.term_histories_.values()), history)
     assert rica.reconstruction_error_ == rica.term_histories_["reconstruction"][-1]
@@ -104,10 +113,12 @@ def test_a_full_step_of_one_vector_is_mean_shift():
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_float32_comes_as_far_as_float64(digits, optimizer):
+@pytest.mark.parametrize("scale", [1.0, "best"])
+def test_float32_comes_as_far_as_float64(digits, optimizer, scale):
     ends = []
+    settings = {"gamma": 4.0, "scale": scale, "optimizer": optimizer, "max_iter": 500}
     for dtype in ("float32", "float64"):
-        rica = KernelRICA(10, gamma=4.0, optimizer=optimizer, max_iter=500, random_state=0)
+        rica = paper_rica(10, random_state=0, **settings)
         ends.append(rica.fit(digits.astype(dtype)).objective_history_[-1])
     assert ends[0] == pytest.approx(ends[1], rel=2e-3)
 
@@ -121,41 +132,96 @@ def test_no_vector_moves_farther_than_its_reach(digits):
         assert 0.01 < moves.max() <= 0.05 * (1 + 1e-9)
 
 
+# --- The factor of the reconstruction ---------------------------------------------------------------
+
+
+def test_the_objective_of_the_paper_as_it_was(digits):
+    """Numbers of KernelRICA before it had a scale."""
+    rica = paper_rica(10, gamma=4.0, max_iter=20, random_state=0)
+    with pytest.warns(ConvergenceWarning):
+        codes = rica.fit_transform(digits)
+    np.testing.assert_allclose(rica.objective_history_[[0, -1]], [1.18278729, 0.67609895])
+    assert codes.sum() == pytest.approx(368.7196075, rel=1e-4)
+    assert rica.scale_ == 1.0
+
+
+@quiet
+@pytest.mark.parametrize("kernel", KERNEL_NAMES)
+def test_the_best_scale_has_the_least_error(digits, kernel):
+    rica = KernelRICA(6, kernel=kernel, normalize=True, max_iter=5, random_state=0).fit(digits)
+    S, W = rica.transform(digits), rica.components_
+    squares, doubled = (S**2).sum(), np.einsum("ip,pq,iq->", S, rica.kernel_(W, W), S)
+    assert rica.scale_ == pytest.approx(squares / doubled, rel=1e-6)
+    error = 1 - squares**2 / doubled / len(S)
+    assert rica.reconstruction_error_ == pytest.approx(error, rel=1e-6)
+    fixed = KernelRICA(6, kernel=kernel, normalize=True, scale=0.2, max_iter=5, random_state=0)
+    assert fixed.fit(digits).scale_ == 0.2
+
+
 # --- Dead vectors -----------------------------------------------------------------------------------
 
 
 def test_dead_vectors_are_counted_and_the_remedy_that_is_named_helps(digits):
-    rica = KernelRICA(40, random_state=0, max_iter=300)
+    rica = paper_rica(40, random_state=0, max_iter=300)
     with pytest.warns(
-        UserWarning, match=r"of 40 basis vectors are dead.*raise gamma .*try ([\d.]+)"
+        UserWarning,
+        match=r"of 40 basis vectors are dead.*use scale='best' \(it is 1\).*raise gamma .*try ([\d.]+)",
     ):
         rica.fit(digits)
     largest = rica.transform(digits).max(axis=0)
     assert rica.n_dead_ == (largest < 0.01).sum() > 2
     # Without a warning, which would be an error here.
-    cured = KernelRICA(40, gamma=4 * rica.gamma_, random_state=0, max_iter=300).fit(digits)
+    cured = paper_rica(40, gamma=4 * rica.gamma_, random_state=0, max_iter=300).fit(digits)
     assert cured.n_dead_ == 0
     assert cured.median_similarity_ < 0.2
-    fewer = KernelRICA(5, gamma=rica.gamma_, random_state=0).fit(digits)
+    settings = {"scale": "best", "gamma": "basis", "random_state": 0, "max_iter": 300}
+    assert paper_rica(40, **settings).fit(digits).n_dead_ == 0
+    fewer = paper_rica(5, gamma=rica.gamma_, random_state=0).fit(digits)
     assert fewer.n_dead_ == 0
     with pytest.warns(ConvergenceWarning, match="did not converge in 2 iterations"):
-        stopped = KernelRICA(40, max_iter=2, random_state=0).fit(digits)
+        stopped = paper_rica(40, max_iter=2, random_state=0).fit(digits)
     assert stopped.n_dead_ == 0
+
+
+@pytest.mark.filterwarnings("ignore:.*did not converge")
+@pytest.mark.parametrize(("load", "K"), [(load_digits, 50), (load_wine, 42), (load_iris, 30)])
+def test_with_the_defaults_few_die(load, K):
+    """Without a warning of dead vectors, which would be an error here."""
+    X = load().data
+    X = X if load is load_digits else StandardScaler().fit_transform(X)
+    rica = KernelRICA(K, random_state=np.random.default_rng().integers(100)).fit(X)
+    assert rica.n_dead_ <= 0.05 * K
+    assert 0.2 < rica.scale_ < 1
+    # Any unit: gamma follows it.
+    wider = KernelRICA(K, max_iter=3, random_state=0).fit(7 * X)
+    same = KernelRICA(K, max_iter=3, random_state=0).fit(X)
+    assert wider.gamma_ == pytest.approx(same.gamma_ / 49, rel=1e-6)
+    np.testing.assert_allclose(wider.transform(7 * X), same.transform(X), atol=1e-4)
+
+
+@quiet
+def test_gamma_makes_the_start_nearly_orthogonal(digits):
+    rica = KernelRICA(30, max_iter=1, random_state=0).fit(digits)
+    G = rica.kernel_(rica.components_, rica.components_)
+    assert 0.03 < G[np.triu_indices(30, 1)].mean() < 0.12  # 0.1, and less after a step
+    # One vector has no other, and gets the median.
+    one = KernelRICA(1, random_state=0).fit(digits).gamma_
+    assert one == KernelRICA(1, gamma="median", random_state=0).fit(digits).gamma_
 
 
 @pytest.mark.filterwarnings("ignore:.*did not converge")
 def test_vectors_that_were_dead_at_the_start_ask_for_a_wider_kernel(digits):
     for kernel in ({"gamma": 1000.0}, {"kernel": Gaussian(1000.0)}):
         with pytest.warns(UserWarning, match=r"are dead.*lower gamma \(it is 1e\+03\)") as caught:
-            rica = KernelRICA(5, random_state=0, **kernel).fit(digits)
+            rica = paper_rica(5, random_state=0, **kernel).fit(digits)
         assert rica.n_dead_ == 5
         assert not any("raise gamma" in str(w.message) for w in caught)
     # With the remedy, and without a warning, which would be an error here.
-    assert KernelRICA(5, gamma="median", random_state=0).fit(digits).n_dead_ == 0
+    assert paper_rica(5, gamma="median", random_state=0).fit(digits).n_dead_ == 0
 
 
 def test_the_median_similarity_is_that_of_codes(digits):
-    rica = KernelRICA(8, gamma=4.0, random_state=0).fit(digits)
+    rica = paper_rica(8, gamma=4.0, random_state=0).fit(digits)
     assert rica.median_similarity_ == pytest.approx(np.median(rica.transform(digits)))
 
 
@@ -163,7 +229,7 @@ def test_the_median_similarity_is_that_of_codes(digits):
 
 
 def test_codes_are_similarities_of_unit_rows(digits):
-    rica = KernelRICA(8, gamma=4.0, random_state=0).fit(digits)
+    rica = paper_rica(8, gamma=4.0, random_state=0).fit(digits)
     squares = ((unit(digits)[:, None] - rica.components_[None]) ** 2).sum(axis=2)
     np.testing.assert_allclose(rica.transform(digits), np.exp(-4 * squares), rtol=1e-9)
     np.testing.assert_allclose(rica.transform(7 * digits), rica.transform(digits))
@@ -174,13 +240,13 @@ def test_codes_are_similarities_of_unit_rows(digits):
 
 def test_rows_as_they_are(digits):
     X = digits / 16
-    rica = KernelRICA(4, gamma=0.2, normalize=False, random_state=0).fit(X)
+    rica = paper_rica(4, gamma=0.2, normalize=False, random_state=0).fit(X)
     squares = ((X[:, None] - rica.components_[None]) ** 2).sum(axis=2)
     np.testing.assert_allclose(rica.transform(X), np.exp(-0.2 * squares), rtol=1e-9)
 
 
 def test_gamma_is_one_over_the_median_squared_distance(digits):
-    rica = KernelRICA(4, random_state=0).fit(digits)
+    rica = paper_rica(4, random_state=0).fit(digits)
     U = unit(digits)
     i, j = np.triu_indices(len(U), k=1)
     assert rica.gamma_ == pytest.approx(1 / np.median(((U[i] - U[j]) ** 2).sum(axis=1)), rel=0.05)
@@ -188,8 +254,8 @@ def test_gamma_is_one_over_the_median_squared_distance(digits):
 
 @quiet
 def test_a_kernel_of_ones_own(digits):
-    named = KernelRICA(4, kernel="polynomial", random_state=0, max_iter=5).fit(digits)
-    own = KernelRICA(4, kernel=Normalized(Polynomial(3)), random_state=0, max_iter=5).fit(digits)
+    named = paper_rica(4, kernel="polynomial", random_state=0, max_iter=5).fit(digits)
+    own = paper_rica(4, kernel=Normalized(Polynomial(3)), random_state=0, max_iter=5).fit(digits)
     np.testing.assert_array_equal(own.components_, named.components_)
     assert own.gamma_ is None
 
@@ -198,7 +264,7 @@ def test_a_kernel_of_ones_own(digits):
 def test_with_a_linear_kernel_it_is_rica(digits):
     X = unit(digits)
     settings = {"pooling": None, "sparsity": 0.2, "max_iter": 5}
-    rica = KernelRICA(6, kernel=Linear(), normalize=False, random_state=0, **settings).fit(X)
+    rica = paper_rica(6, kernel=Linear(), normalize=False, random_state=0, **settings).fit(X)
     W = rica.components_
     S = X @ W.T
     expected = np.mean(((S @ W - X) ** 2).sum(axis=1) + 0.2 * np.log(np.cosh(S)).sum(axis=1))
@@ -277,6 +343,24 @@ def test_lemma_4_1_for_any_basis(seed, K, kernel, n_landmarks):
     assert rica.reconstruction_error_ == pytest.approx(distance, rel=1e-4, abs=1e-8)
 
 
+@quiet
+@pytest.mark.parametrize("kernel", KERNEL_NAMES)
+@pytest.mark.parametrize("K", [3, 8, 20])
+def test_fewer_as_many_and_more_vectors_than_white_dimensions(digits, kernel, K):
+    pipeline = whitened(K, n_white=8, n_landmarks=60, kernel=kernel, max_iter=30).fit(digits)
+    whitener, rica = pipeline
+    assert rica.components_.shape == (K, 8)
+    W, Z = rica.components_, whitener.transform(digits)
+    error = ((Z @ W.T @ W - Z) ** 2).sum(axis=1).mean()
+    assert rica.reconstruction_error_ == pytest.approx(error)
+    # Fewer vectors leave at least the other dimensions, and more are enough for all.
+    assert max(0, 8 - K) <= error < max(0, 8 - K) + 0.2
+    y = np.arange(300) % 2
+    labeled = DiscriminativeRICA(2, unit_norm=False, pooling="2d", max_iter=5, random_state=0)
+    codes = make_pipeline(whitener, labeled).fit_transform(digits, y)
+    assert codes.shape == (300, 4)
+
+
 def test_more_vectors_than_white_dimensions():
     X = np.random.default_rng(0).normal(size=(200, 3))
     pipeline = whitened(12, kernel=Polynomial(1)).set_params(kernelwhitener__normalize=False)
@@ -289,11 +373,11 @@ def test_more_vectors_than_white_dimensions():
 
 def test_blocks_of_any_size_give_the_same_basis(digits):
     settings = {"gamma": 4.0, "max_iter": 50, "random_state": 0}
-    whole = KernelRICA(6, **settings).fit(digits)
+    whole = paper_rica(6, **settings).fit(digits)
     with clusterica.config_context(memory="64KiB", threads=2):
-        cut = KernelRICA(6, **settings).fit(digits)
+        cut = paper_rica(6, **settings).fit(digits)
     np.testing.assert_allclose(cut.components_, whole.components_, atol=1e-4)
-    in_blocks = KernelRICA(6, **settings).fit([digits[:150], digits[150:]])
+    in_blocks = paper_rica(6, **settings).fit([digits[:150], digits[150:]])
     np.testing.assert_allclose(in_blocks.components_, whole.components_, atol=1e-4)
     assert in_blocks.n_dead_ == whole.n_dead_ == 0
 
@@ -301,9 +385,9 @@ def test_blocks_of_any_size_give_the_same_basis(digits):
 @quiet
 def test_tensors_stay_tensors(put, digits):
     settings = {"gamma": 4.0, "max_iter": 8, "random_state": 0}
-    right = KernelRICA(6, **settings).fit(digits)
+    right = paper_rica(6, **settings).fit(digits)
     X = put(digits)
-    rica = KernelRICA(6, **settings).fit(X)
+    rica = paper_rica(6, **settings).fit(X)
     S = rica.transform(X)
     assert type(S) is type(X)
     assert type(rica.components_) is type(X)
@@ -318,9 +402,9 @@ def test_blocks_sent_through_a_device(digits, kernel):
     pytest.importorskip("torch")
     digits = digits + np.random.default_rng(0).uniform(size=digits.shape)
     settings = {"kernel": kernel, "max_iter": 4, "random_state": 0}
-    right = KernelRICA(6, **settings).fit(digits)
+    right = paper_rica(6, **settings).fit(digits)
     with clusterica.config_context(device="cpu", memory="256KiB"):
-        rica = KernelRICA(6, **settings).fit(digits)
+        rica = paper_rica(6, **settings).fit(digits)
         S = rica.transform(digits)
     assert isinstance(S, np.ndarray)
     np.testing.assert_allclose(rica.objective_history_, right.objective_history_, rtol=1e-7)
@@ -332,8 +416,8 @@ def test_dask_arrays(digits):
     da = pytest.importorskip("dask.array")
     settings = {"gamma": 4.0, "max_iter": 8, "random_state": 0}
     X = da.from_array(digits, chunks=(130, 64))
-    rica = KernelRICA(6, **settings).fit(X)
-    right = KernelRICA(6, **settings).fit(digits)
+    rica = paper_rica(6, **settings).fit(X)
+    right = paper_rica(6, **settings).fit(digits)
     np.testing.assert_allclose(rica.components_, right.components_, atol=1e-6)
     np.testing.assert_allclose(rica.transform(X).compute(), right.transform(digits), atol=1e-6)
 
@@ -351,6 +435,9 @@ class Wrong(Gaussian):
     [
         ({"gamma": 0}, ValueError, "'gamma' parameter"),
         ({"gamma": -1.0}, ValueError, "'gamma' parameter"),
+        ({"gamma": "mean"}, ValueError, "'gamma' parameter"),
+        ({"scale": 0.0}, ValueError, "'scale' parameter"),
+        ({"scale": "median"}, ValueError, "'scale' parameter"),
         ({"sparsity": -0.1}, ValueError, "'sparsity' parameter"),
         ({"kernel": "cosine"}, ValueError, "'kernel' parameter"),
         ({"kernel": Wrong(1.0)}, ValueError, "pull is off by 1 of its size"),
@@ -375,33 +462,35 @@ class Wrong(Gaussian):
 )
 def test_bad_settings(digits, settings, error, message):
     with pytest.raises(error, match=message):
-        KernelRICA(**{"n_components": 4, "random_state": 0, **settings}).fit(100 * digits)
+        paper_rica(**{"n_components": 4, "random_state": 0, **settings}).fit(100 * digits)
 
 
 def test_rows_of_zeros_stay_zero(digits):
     """A row of zeros has no direction: normalize leaves it as it is, in fit and in transform."""
     X = digits.copy()
     X[17] = 0
-    rica = KernelRICA(4, gamma=4.0, random_state=0).fit(X)
+    rica = paper_rica(4, gamma=4.0, random_state=0).fit(X)
     by_hand = unit(digits)
     by_hand[17] = 0
-    plain = KernelRICA(4, gamma=4.0, normalize=False, random_state=0).fit(by_hand)
+    plain = paper_rica(4, gamma=4.0, normalize=False, random_state=0).fit(by_hand)
     np.testing.assert_allclose(rica.components_, plain.components_, atol=1e-6)
     S = rica.transform(X)
     np.testing.assert_allclose(S[17], np.exp(-4.0 * (rica.components_**2).sum(axis=1)))
     with pytest.raises(ValueError, match="rows that differ"):
-        KernelRICA(1).fit(np.zeros((10, 3)))
+        paper_rica(1).fit(np.zeros((10, 3)))
 
 
 def test_bad_rows(digits):
     X = digits.copy()
     X[3, 5] = np.nan
     with pytest.raises(ValueError, match="NaN"):
-        KernelRICA(4).fit(X)
+        paper_rica(4).fit(X)
     with pytest.raises(ValueError, match="rows that differ"):
-        KernelRICA(1).fit(np.ones((10, 3)))
+        paper_rica(1).fit(np.ones((10, 3)))
+    with pytest.raises(ValueError, match="two basis vectors that differ at the start"):
+        KernelRICA(2).fit(np.ones((10, 3)))
     with pytest.raises(ValueError, match="64 features"):
-        KernelRICA(4, gamma=4.0, random_state=0).fit(digits).transform(digits[:, :9])
+        paper_rica(4, gamma=4.0, random_state=0).fit(digits).transform(digits[:, :9])
 
 
 # --- Conventions ------------------------------------------------------------------------------------
@@ -409,7 +498,7 @@ def test_bad_rows(digits):
 
 def test_a_seed_repeats_and_models_survive_files(digits, tmp_path):
     for settings in ({"gamma": 4.0}, {"kernel": "polynomial"}):
-        make = KernelRICA(4, random_state=3, **settings)
+        make = paper_rica(4, random_state=3, **settings)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*are dead")
             rica = make.fit(digits)
@@ -422,14 +511,14 @@ def test_a_seed_repeats_and_models_survive_files(digits, tmp_path):
 
 
 def test_names_of_outputs(digits):
-    rica = KernelRICA(3, gamma=4.0, random_state=0).set_output(transform="pandas").fit(digits)
+    rica = paper_rica(3, gamma=4.0, random_state=0).set_output(transform="pandas").fit(digits)
     assert list(rica.transform(digits).columns) == ["kernelrica0", "kernelrica1", "kernelrica2"]
 
 
 @quiet
 def test_progress(digits, bar):
     settings = {"gamma": 4.0, "max_iter": 5, "random_state": 0}
-    rica = KernelRICA(4, **settings).set_callbacks(bar).fit(digits)
+    rica = paper_rica(4, **settings).set_callbacks(bar).fit(digits)
     assert bar.names[-1] == "fit"
     assert bar.names.count("iteration") >= rica.n_iter_
     assert "basis" in bar.names
@@ -438,14 +527,14 @@ def test_progress(digits, bar):
 def test_a_plain_callback_gets_models_and_stops_the_fit(digits, watcher):
     settings = {"gamma": 4.0, "random_state": 0}
     seen = watcher()
-    whole = KernelRICA(4, **settings).set_callbacks(seen).fit(digits)
+    whole = paper_rica(4, **settings).set_callbacks(seen).fit(digits)
     assert whole.n_iter_ > 3
     assert seen.names == ["iteration"] * whole.n_iter_ + ["basis", "fit"]
     S = whole.transform(digits)
     np.testing.assert_allclose(seen.models[-1].transform(digits), S, atol=1e-10)
     assert len(seen.models[0].get_feature_names_out()) == 4
     # No warning: it was asked for.
-    stopped = KernelRICA(4, **settings).set_callbacks(watcher(stop_after=3)).fit(digits)
+    stopped = paper_rica(4, **settings).set_callbacks(watcher(stop_after=3)).fit(digits)
     assert stopped.n_iter_ == 3
     np.testing.assert_array_equal(stopped.objective_history_, whole.objective_history_[:4])
     found = seen.models[2].transform(digits)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.pipeline import Pipeline
 
 from clusterica.arrays import Array, to_host
 from clusterica.preprocessing import KernelWhitener
@@ -30,7 +31,8 @@ def with_n_centers(
     ========================== =================================================================
 
     An estimator with none of them decides for itself, as scikit-learn's ``MeanShift`` does. A class of
-    your own takes part if it has one of these parameters.
+    your own takes part if it has one of these parameters. Of a ``Pipeline`` of scikit-learn the number is of
+    the last step, and the steps before it get a seed only.
 
     Parameters
     ----------
@@ -57,6 +59,11 @@ def with_n_centers(
     KMeans(n_clusters=10, random_state=0)
     """
     copy = clone(estimator)
+    if isinstance(copy, Pipeline):
+        *before, (name, last) = copy.steps
+        last = with_n_centers(last, n_centers, random_state=random_state, n_classes=n_classes)
+        copy.steps = [*((n, _seeded(step, random_state)) for n, step in before), (name, last)]
+        return copy
     params = copy.get_params(deep=False)
     # In this order: a class may have more than one of these parameters.
     centers_of_one = {
@@ -80,11 +87,17 @@ def with_n_centers(
             )
         copy.set_params(**{name: n_centers // size})
         break
-    if random_state is not None and "random_state" in params and params["random_state"] is None:
-        if isinstance(random_state, np.random.Generator):
-            random_state = int(random_state.integers(2**31))
-        copy.set_params(random_state=random_state)  # a seed that the user gave stays
-    return copy
+    return _seeded(copy, random_state)
+
+
+def _seeded(estimator: Any, random_state: int | np.random.Generator | None) -> Any:
+    """Give an estimator a seed where it takes one and has none, and return it."""
+    takes = hasattr(estimator, "get_params") and "random_state" in estimator.get_params(deep=False)
+    if random_state is None or not takes or estimator.random_state is not None:
+        return estimator  # a seed that the user gave stays
+    if isinstance(random_state, np.random.Generator):
+        random_state = int(random_state.integers(2**31))
+    return estimator.set_params(random_state=random_state)
 
 
 def learned_vectors(estimator: Any) -> list[Array]:

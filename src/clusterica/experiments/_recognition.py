@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import Pipeline
 
 from clusterica.arrays import namespace_of, on_torch_device, to_host
@@ -342,6 +343,32 @@ def validation_score(
     return float((to_host(predicted) == split.test.labels).mean())
 
 
+def inner_score(new: Callable[[], ImageFeatures], train: Labeled, *, n_parts: int = 3) -> float:
+    """Return the accuracy in a cross-validation with features and classifier learned anew for every part.
+
+    For features that learn from labels: rows that are held out from the classifier alone have been seen.
+
+    Parameters
+    ----------
+    new : callable
+        Returns unfitted features.
+    train : Labeled
+        The images, an array or a list, with labels.
+    n_parts : int, default=3
+        Number of parts, each with its share of every class.
+    """
+    right = []
+    parts = StratifiedKFold(n_parts, shuffle=True, random_state=0)
+    for rest, held in parts.split(np.zeros(len(train.labels)), train.labels):
+        images, images_held = (rows_of(train.images, chosen) for chosen in (rest, held))
+        features = new().fit(images, train.labels[rest])
+        classifier = LinearSVC(C="auto", random_state=0)
+        classifier.fit(features.transform(images), train.labels[rest])
+        predicted = to_host(classifier.predict(features.transform(images_held)))
+        right.append(predicted == train.labels[held])
+    return float(np.mean(np.concatenate(right)))
+
+
 def hold_out(train: Labeled, seed: int) -> Split:
     """Split the training images: four fifths for training, one fifth for validation."""
     # [seed, 1]: another stream than the draws of patches, which use the seed itself.
@@ -403,7 +430,9 @@ def label_subsets(labels: np.ndarray, per_class: int, n: int, seed: int) -> list
 
 
 def rows_of(X: Any, indices: np.ndarray) -> Any:
-    """Return some rows of an array or tensor."""
+    """Return some rows of an array or tensor, or items of a list."""
+    if isinstance(X, list):
+        return [X[i] for i in indices]
     if isinstance(X, np.ndarray):
         return X[indices]
     xp = namespace_of(X)

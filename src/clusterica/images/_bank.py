@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
+from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
 from clusterica.arrays import (
@@ -319,10 +320,11 @@ def learn_bank(
         return Bank(normalizer, whitener, None, filters, encoder, n_codes)
     y = None
     # Every patch has the label of its image: weak, but all that there is for supervised filters.
-    if get_tags(learner).target_tags.required:
+    last = learner[-1] if isinstance(learner, Pipeline) else learner
+    if get_tags(last).target_tags.required:
         if labels is None:
             raise ValueError(
-                f"{type(learner).__name__} learns from labels; call fit(X, y) with a label for every image"
+                f"{type(last).__name__} learns from labels; call fit(X, y) with a label for every image"
             )
         y = labels[of_image]
     with progress.lend_to(learner, "filters"):
@@ -377,7 +379,12 @@ def apply_step(step: Any, rows: Array) -> Array:
 
 
 def is_ours(estimator: Any) -> bool:
-    """Return whether an estimator, or a base of it, is of this library, so that it takes any array."""
+    """Return whether an estimator, or a base of it, is of this library, so that it takes any array.
+
+    A pipeline is if all its steps are.
+    """
+    if isinstance(estimator, Pipeline):
+        return all(is_ours(step) for _, step in estimator.steps)
     return any(base.__module__.startswith("clusterica.") for base in type(estimator).__mro__)
 
 

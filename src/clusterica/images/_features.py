@@ -89,7 +89,9 @@ class ImageFeatures(
     learner : {"spherical-k-means", "patches"} or estimator, default="spherical-k-means"
         What learns the filters: 20 iterations of :class:`~clusterica.cluster.GainShapeKMeans`, or any
         estimator with ``cluster_centers_`` or ``components_``, of this library or of scikit-learn.
-        "patches" takes random whitened patches of unit length as they are.
+        "patches" takes random whitened patches of unit length as they are. A pipeline, whose last step gets
+        the number of filters, encodes by its own transform, such as kernel RICA in white kernel space:
+        ``make_pipeline(KernelWhitener(100), RICA(unit_norm=False, pooling="2d"))``.
     encoder : str or encoder, default="soft-threshold"
         How a patch is encoded: "hard", "triangle", "soft-threshold", "sigmoid", "sparse", "omp",
         "kernel-sparse", "llc", or an encoder of :mod:`clusterica.encoders`. "transform" calls the learner's

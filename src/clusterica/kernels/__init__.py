@@ -10,7 +10,7 @@ from clusterica.kernels._kernels import (
     Normalized,
     Polynomial,
 )
-from clusterica.kernels._named import KERNEL_NAMES, make_kernel, median_gamma
+from clusterica.kernels._named import KERNEL_NAMES, basis_gamma, make_kernel, median_gamma
 from clusterica.ops.kernels import Kernel, Pull
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "Normalized",
     "Polynomial",
     "Pull",
+    "basis_gamma",
     "check_kernel",
     "make_kernel",
     "median_gamma",

@@ -1,10 +1,12 @@
-"""Kernels by name, and the scale ``γ = 1 / median |x - y|²`` of the Gaussian one."""
+"""Kernels by name, and the γ of the Gaussian one: by a median distance, or by a basis's own kernel matrix."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import numpy as np
+from scipy.optimize import brentq
+from scipy.spatial.distance import pdist
 
 from clusterica.kernels._check import check_kernel_on, check_methods
 from clusterica.kernels._kernels import (
@@ -44,7 +46,8 @@ def make_kernel(
         the constants of Xiao, Zhu and Zhao; those without k(x, x) = 1 are normalised. An object is returned
         as it is, once it is checked: on the rows if there are any, else for its methods only.
     gamma : float or "median", default="median"
-        The γ of "rbf"; a number is an error with any other kernel. "median" needs rows.
+        The γ of "rbf"; a number is an error with any other kernel. "median" needs rows; see
+        :func:`median_gamma`, and :func:`basis_gamma` for another choice.
     rows : ndarray of shape (n_rows, n_features), optional
         Some rows of the data, in host memory.
     rng : Generator, optional
@@ -54,7 +57,7 @@ def make_kernel(
     if not (is_rbf or isinstance(gamma, str)):
         raise ValueError(
             f"gamma={gamma!r} is that of kernel='rbf', and kernel={kernel!r} does not read it; use 'rbf', a "
-            "kernel object with a constant of its own, such as InverseDistance(b), or gamma='median'"
+            "kernel object with a constant of its own, such as InverseDistance(b), or leave gamma out"
         )
     if not isinstance(kernel, str):
         if rows is None:
@@ -70,6 +73,8 @@ def make_kernel(
         return _NAMED[kernel]()
     if not isinstance(gamma, str):
         return Gaussian(float(gamma))
+    if gamma != "median":
+        raise ValueError(f"gamma={gamma!r} is not known here; use 'median' or a number")
     if rows is None:
         raise ValueError(
             "gamma='median' is computed from rows, and none are given; pass rows, or a number"
@@ -105,3 +110,34 @@ def median_gamma(X: np.ndarray, rng: np.random.Generator, *, n_pairs: int = 10_0
             "the rows, as normalize=True does"
         )
     return 1 / median
+
+
+def basis_gamma(W: np.ndarray, *, mean: float = 0.1) -> float:
+    """Return the γ with which the mean ``k(w_p, w_q)`` of two different basis vectors has a value.
+
+    Parameters
+    ----------
+    W : ndarray of shape (n_basis, n_features)
+        The basis, in host memory; vectors that are equal say nothing and are left out.
+    mean : float, default=0.1
+        The value, between 0 and 1.
+    """
+    squares = pdist(W, "sqeuclidean")
+    squares = squares[squares > 0]
+    if len(squares) == 0:
+        raise ValueError(
+            "gamma='basis' needs two basis vectors that differ at the start; use more n_components, rows "
+            "that differ, gamma='median' or a number"
+        )
+    # As logarithms, and of distances about 1: the mean of e^{-γ d} is at least e^{-γ mean d}, and at most
+    # e^{-γ min d}, so that the root is between these two.
+    unit = float(squares.mean())
+    if not 0 < 1 / unit < np.inf:
+        raise ValueError(
+            f"gamma='basis' is about one over the mean squared distance of basis vectors, which is {unit:g}; "
+            "scale the rows, as normalize=True does"
+        )
+    squares /= unit
+    low, high = np.log(-np.log(mean) / np.array([1.0, squares.min()]))
+    found = brentq(lambda t: np.exp(-np.exp(t) * squares).mean() - mean, low - 1e-9, high + 1e-9)
+    return float(np.exp(found)) / unit

@@ -1,11 +1,14 @@
-"""Kernel RICA: ``f(W) = mean_i [k(x, x) + sᵀG s - 2 sᵀs + λ g(s) + α d(s)]``, s = k(W, x), G = k(W, W).
+"""Kernel RICA: ``f(W) = mean_i [k(x, x) + a² sᵀG s - 2a sᵀs + λ g(s) + α d(s)]``, s = k(W, x), G = k(W, W).
 
-By s the derivative is ``T = S (2 G - 4 I) + λ g' + α d'``, which reaches W through the kernel of W and the
-rows; by G it is the moment ``M = Sᵀ S``, which reaches W through the kernel of W and W.
+By s the derivative is ``T = S (2a² G - 4a I) + λ g' + α d'``, which reaches W through the kernel of W and the
+rows; by G it is ``a² M``, M the moment ``Sᵀ S``, which reaches W through the kernel of W and W. The factor a
+of the reconstruction ``a WᵀW φ(x)`` is given (1 in the paper), or the best one, ``a = Σ sᵀs / Σ sᵀG s``. The
+derivative of f by the best a is zero, so that the derivative by W is that of an a that is given.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +30,8 @@ class Model(NamedTuple):
     """The α."""
     normalize: bool = False
     """Whether rows are scaled to unit length first."""
+    factor: float | None = 1.0
+    """The a; None is the best one for W."""
 
 
 class KernelSums(NamedTuple):
@@ -38,8 +43,11 @@ class KernelSums(NamedTuple):
     """Of g(s), and of d(s) below; not weighted."""
     discrimination: Array
     scale: Array
-    """The pull of the rows on W; see :class:`clusterica.ops.kernels.Pull`."""
+    """The pulls of the rows on W, shape (n_parts, n_basis); see :class:`clusterica.ops.kernels.Pull`. One
+    part, that of T, where a is given. Else a is known after the last block only, and T comes in its parts:
+    S G, S, and the slopes of the other terms if there are any."""
     vector: Array
+    """Of shape (n_parts, n_basis, n_features)."""
     moment: Array
     """The M, shape (n_basis, n_basis)."""
 
@@ -52,6 +60,8 @@ class Landscape(NamedTuple):
     """Weighted, as is the discrimination below."""
     discrimination: float
     pull: Pull
+    factor: float
+    """The a."""
 
     @property
     def total(self) -> float:
@@ -59,11 +69,11 @@ class Landscape(NamedTuple):
         return self.reconstruction + self.penalty + self.discrimination
 
 
-@working_memory(lambda row, W, bend: (2 * row.n_features + 8 * W.shape[0]) * row.itemsize)
+@working_memory(lambda row, W, G: (2 * row.n_features + 8 * W.shape[0]) * row.itemsize)
 def kernel_sums(
     X: Array,
     W: Array,
-    bend: Array,
+    G: Array,
     labels: Array | None = None,
     *,
     model: Model,
@@ -77,8 +87,8 @@ def kernel_sums(
         The block.
     W : (n_basis, n_features) array
         The basis.
-    bend : (n_basis, n_basis) array
-        ``2 G - 4 I``, from :func:`bend_of`.
+    G : (n_basis, n_basis) array
+        The kernel of W and W.
     labels : (n_rows,) array of int, optional
         Classes of the rows, where the model has a discrimination term.
     model : Model
@@ -89,12 +99,12 @@ def kernel_sums(
     # At least half as many rows as the moment has, since each tile writes a whole moment.
     size = max(tile // W.shape[0], W.shape[0] // 2)
     if not is_host_array(X) or X.shape[0] <= size:
-        return _kernel_sums(X, W, bend, labels, model)
+        return _kernel_sums(X, W, G, labels, model)
     total: list[np.ndarray] | None = None
     for start in range(0, X.shape[0], size):
         part = slice(start, start + size)
         own = None if labels is None else labels[part]
-        sums = _kernel_sums(X[part], W, bend, own, model)
+        sums = _kernel_sums(X[part], W, G, own, model)
         if total is None:
             total = [np.array(value, dtype=np.float64) for value in sums]
         else:
@@ -104,26 +114,45 @@ def kernel_sums(
     return KernelSums(*total)
 
 
-def _kernel_sums(X: Array, W: Array, bend: Array, labels: Array | None, model: Model) -> KernelSums:
+def _kernel_sums(X: Array, W: Array, G: Array, labels: Array | None, model: Model) -> KernelSums:
     xp = namespace_of(X)
     X = scale_rows(X, normalize=model.normalize)
     S = model.kernel(X, W)
-    T = S @ bend
     penalty = discrimination = xp.zeros((), dtype=xp.float64, device=X.device)
+    slopes = None
     if model.sparsity:
-        penalty, slopes = model.penalty(S)
-        T += model.sparsity * slopes  # not in place: slopes may be the codes themselves
+        penalty, of_penalty = model.penalty(S)
+        slopes = model.sparsity * of_penalty  # not in place: they may be the codes themselves
     if model.discrimination is not None and model.strength:
-        discrimination, slopes = model.discrimination.of_codes(S, labels)
-        T += model.strength * slopes
-    pull = model.kernel.pull(X, W, S, T)
-    diagonal = xp.sum(model.kernel.diagonal(X), dtype=xp.float64)
-    return KernelSums(diagonal, penalty, discrimination, pull.scale, pull.vector, S.T @ S)
+        discrimination, of_term = model.discrimination.of_codes(S, labels)
+        weighted = model.strength * of_term
+        slopes = weighted if slopes is None else slopes + weighted
+    pulls = [model.kernel.pull(X, W, S, T) for T in _parts(S, G, slopes, model.factor)]
+    return KernelSums(
+        xp.sum(model.kernel.diagonal(X), dtype=xp.float64),
+        penalty,
+        discrimination,
+        xp.stack([pull.scale for pull in pulls]),
+        xp.stack([pull.vector for pull in pulls]),
+        S.T @ S,
+    )
 
 
-def bend_of(G: Array) -> Array:
-    """Return ``2 G - 4 I``, with which ``sᵀG s - 2 sᵀs = sᵀ bend s / 2`` and its slope is ``bend s``."""
-    return 2 * G - 4 * _identity(G)
+def _parts(S: Array, G: Array, slopes: Array | None, factor: float | None) -> Iterator[Array]:
+    """Yield T, or where its factor is not known yet what it is made of, one array at a time."""
+    if factor is not None:
+        T = S @ _bend(G, factor)
+        yield T if slopes is None else T + slopes
+        return
+    yield S @ G
+    yield S
+    if slopes is not None:
+        yield slopes
+
+
+def _bend(G: Array, a: float) -> Array:
+    """Return ``2a² G - 4a I``: ``a² sᵀG s - 2a sᵀs`` is ``sᵀ bend s / 2``, and its slope is ``bend s``."""
+    return 2 * a * a * G - 4 * a * _identity(G)
 
 
 def landscape(total: KernelSums, W: Array, G: Array, *, n_rows: int, model: Model) -> Landscape:
@@ -144,17 +173,34 @@ def landscape(total: KernelSums, W: Array, G: Array, *, n_rows: int, model: Mode
     """
     xp = namespace_of(G)
     M = total.moment
+    # The weights of the parts of T, as `_parts` has them.
+    a, parts = model.factor, [1.0]
+    if a is None:
+        a = _best_factor(G, M)
+        parts = [2 * a * a, -4 * a, 1.0]
     # Once M is known, the reconstruction needs no rows: Σ sᵀ bend s is the product of bend and M.
-    error = total.diagonal + xp.sum(bend_of(G) * M) / 2
+    error = total.diagonal + xp.sum(_bend(G, a) * M) / 2
     # k(w, w) = 1 whatever w is: that term must not hold w back.
     weights = M * (1 - _identity(M)) if model.kernel.unit_diagonal else M
-    inner = model.kernel.pull(W, W, G, 2 * weights)
+    inner = model.kernel.pull(W, W, G, 2 * a * a * weights)
+    scale, vector = inner.scale, inner.vector
+    for i in range(total.scale.shape[0]):
+        scale = scale + parts[i] * total.scale[i, :]
+        vector = vector + parts[i] * total.vector[i, :, :]
     return Landscape(
         float(error) / n_rows,
         model.sparsity * float(total.penalty) / n_rows,
         model.strength * float(total.discrimination) / n_rows,
-        Pull((total.scale + inner.scale) / n_rows, (total.vector + inner.vector) / n_rows),
+        Pull(scale / n_rows, vector / n_rows),
+        a,
     )
+
+
+def _best_factor(G: Array, M: Array) -> float:
+    """Return ``Σ sᵀs / Σ sᵀG s``, which minimises ``a² Σ sᵀG s - 2a Σ sᵀs``; 0 where all codes are zero."""
+    xp = namespace_of(G)
+    squares, doubled = float(xp.linalg.trace(M)), float(xp.sum(G * M))
+    return squares / doubled if doubled > 0 else 0.0
 
 
 @working_memory(lambda row, W: (row.n_features + 4 * W.shape[0]) * row.itemsize)
@@ -192,7 +238,7 @@ def sweep(X: Array, W: Array, *, model: Model) -> Array:
     W : (n_basis, n_features) array
         The basis, which stays as it is.
     model : Model
-        The terms of the objective; no discrimination, and a kernel of the distance.
+        The terms of the objective; no discrimination, a factor of 1, and a kernel of the distance.
     """
     xp = namespace_of(X)
     kernel = model.kernel

@@ -49,7 +49,12 @@ class KernelWhitener(
     Parameters
     ----------
     n_components : int or None, default=None
-        Number of components, those of largest variance. None keeps all in which the mapped rows vary.
+        Number of components, those of largest variance: the dimensions of the white space. None keeps all in
+        which the mapped rows vary. A learner that follows may have more, as many or fewer components.
+    eigenvalue_floor : float, default=0.0
+        Least variance of a component as a share of the largest one, in [0, 1): components below it are mostly
+        noise, which whitening would blow up to variance 1, and are left out. With a floor n_components is the
+        largest number that is kept.
     kernel : str or Kernel, default="rbf"
         "rbf" (:math:`e^{-\gamma \|x - y\|^2}`), "polynomial" (:math:`(1 + x^\top y)^3`), "inverse-distance"
         (:math:`1 / (1 + \|x - y\|)`), "inverse-square-distance" (:math:`1 / (1 + \|x - y\|^2)`),
@@ -117,6 +122,7 @@ class KernelWhitener(
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
+        "eigenvalue_floor": [Interval(Real, 0, 1, closed="left")],
         "kernel": [StrOptions(set(KERNEL_NAMES)), callable],
         "gamma": [Interval(Real, 0, None, closed="neither"), StrOptions({"median"})],
         "n_landmarks": [Interval(Integral, 1, None, closed="left"), None],
@@ -128,6 +134,7 @@ class KernelWhitener(
         self,
         n_components: int | None = None,
         *,
+        eigenvalue_floor: float = 0.0,
         kernel: str | Kernel = "rbf",
         gamma: float | str = "median",
         n_landmarks: int | None = None,
@@ -135,6 +142,7 @@ class KernelWhitener(
         random_state: Any = None,
     ) -> None:
         self.n_components = n_components
+        self.eigenvalue_floor = eigenvalue_floor
         self.kernel = kernel
         self.gamma = gamma
         self.n_landmarks = n_landmarks
@@ -182,6 +190,9 @@ class KernelWhitener(
                 f"n_components={n} must be at most the rank of the mapped rows, {s.rank}; "
                 "use fewer components, more landmarks, or a larger gamma"
             )
+        # Eigenvalues fall: those that pass the floor come first, and the largest always does.
+        n_above = int((to_host(s.values) >= self.eigenvalue_floor * float(s.values[0])).sum())
+        n = max(1, min(n, n_above))
         T = whiten_by_spectrum(s, eps=0.0, n_components=n, rotate_back=False).whitening
         # One matrix for both steps: z = T h(x), and h(x) = root k(L, x).
         T, mean = to_host(T).astype(np.float64) @ landmarks.root, about + shift

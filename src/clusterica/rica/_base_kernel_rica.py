@@ -25,7 +25,7 @@ from clusterica.arrays import (
 )
 from clusterica.cluster.starts import kmeans_start
 from clusterica.contrasts import PENALTIES, make_penalty
-from clusterica.kernels import KERNEL_NAMES, Gaussian, make_kernel
+from clusterica.kernels import KERNEL_NAMES, Gaussian, basis_gamma, make_kernel
 from clusterica.ops.discrimination import Discrimination
 from clusterica.ops.kernel_rica import Model, codes, reached
 from clusterica.ops.kernels import DEAD, MUCH_DEAD, scale_rows
@@ -45,7 +45,8 @@ class BaseKernelRICA(
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "kernel": [StrOptions(set(KERNEL_NAMES)), callable],
-        "gamma": [Interval(Real, 0, None, closed="neither"), StrOptions({"median"})],
+        "gamma": [Interval(Real, 0, None, closed="neither"), StrOptions({"basis", "median"})],
+        "scale": [Interval(Real, 0, None, closed="neither"), StrOptions({"best"})],
         "sparsity": [Interval(Real, 0, None, closed="left")],
         "penalty": [StrOptions(set(PENALTIES)), callable],
         "pooling": "no_validation",
@@ -57,6 +58,7 @@ class BaseKernelRICA(
     }
     kernel: Any
     gamma: float | str
+    scale: float | str
     sparsity: float
     penalty: Any
     pooling: Any
@@ -83,12 +85,17 @@ class BaseKernelRICA(
         chosen, parts = _sample(rows, K, labels, rng)
         # The start, the width of the kernel and its reach all look at the rows as the kernel sees them.
         sample = scale_rows(rows.take(chosen), normalize=self.normalize)
-        self.kernel_ = make_kernel(self.kernel, gamma=self.gamma, rows=sample, rng=rng)
-        # Only the Gaussian kernel has a width to advise on.
-        self.gamma_ = self.kernel_.gamma if isinstance(self.kernel_, Gaussian) else None
-        model = Model(self.kernel_, penalty, float(self.sparsity), normalize=self.normalize)
-        if discrimination is not None:
-            model = model._replace(discrimination=discrimination[0], strength=discrimination[1])
+        # A single basis vector has no other to be unlike, and gets the median.
+        by_basis = (
+            K > 1
+            and self.gamma == "basis"
+            and isinstance(self.kernel, str)
+            and self.kernel == "rbf"
+        )
+        if not by_basis:
+            gamma = "median" if self.gamma == "basis" else self.gamma
+            # Before the start, so that a kernel that is wrong costs no time.
+            self.kernel_ = make_kernel(self.kernel, gamma=gamma, rows=sample, rng=rng)
         # The basis is ordered by class: the discrimination term counts on it.
         start = np.concatenate(
             [
@@ -96,6 +103,19 @@ class BaseKernelRICA(
                 for part in parts
             ]
         )
+        if by_basis:
+            self.kernel_ = Gaussian(basis_gamma(start))
+        # Only the Gaussian kernel has a width to advise on.
+        self.gamma_ = self.kernel_.gamma if isinstance(self.kernel_, Gaussian) else None
+        model = Model(
+            self.kernel_,
+            penalty,
+            float(self.sparsity),
+            normalize=self.normalize,
+            factor=None if isinstance(self.scale, str) else float(self.scale),
+        )
+        if discrimination is not None:
+            model = model._replace(discrimination=discrimination[0], strength=discrimination[1])
         # How far a basis vector may move in one step: the spread of the rows, or the width of the kernel.
         # In float64: the squares of many float32 rows lose digits in a plain mean.
         spread = float(np.sqrt(((sample - sample.mean(axis=0)) ** 2).sum(axis=1).mean(dtype=float)))
@@ -144,6 +164,7 @@ class BaseKernelRICA(
         self.n_iter_ = found.result.n_iter
         self.objective_history_ = np.array(found.result.history)
         self.term_histories_ = found.terms
+        self.scale_ = found.factor
         self.reconstruction_error_ = float(found.terms["reconstruction"][-1])
         found.result.warn_if_unfinished(self)
         # The descent is in float64, the rows and what is kept need not be.
@@ -167,9 +188,13 @@ class BaseKernelRICA(
             return
         # Dead from the start means a kernel too narrow; later, basis vectors that repel each other.
         if n_dead(start) > most:
-            wider = f"lower gamma (it is {gamma:.3g})" if gamma else "use a wider kernel"
+            wider = (
+                f"lower gamma (it is {gamma:.3g})"
+                if gamma
+                else "use a wider kernel, or normalize=True"
+            )
             remedy = (
-                f"{wider}, which is too narrow for the rows, so that the start was dead; gamma='median' is a "
+                f"{wider}, which is too narrow for the rows, so that the start was dead; gamma='basis' is a "
                 "value to begin with"
             )
         else:
@@ -180,6 +205,8 @@ class BaseKernelRICA(
                 f"those that are like the same rows push each other away; {narrower}, fewer n_components, or "
                 "a smaller max_iter"
             )
+            if not isinstance(self.scale, str):
+                remedy = f"use scale='best' (it is {self.scale:g}), or else: {remedy}"
             if discrimination:
                 lower = f"lower discrimination (it is {discrimination:g})"
                 remedy = f"{lower}, which drives them away from rows; {remedy}"

@@ -31,12 +31,14 @@ class DiscriminativeKernelRICA(BaseKernelRICA):
         of features divided by c, one at least.
     kernel : str or Kernel, default="rbf"
         As in :class:`KernelRICA`.
-    gamma : float or "median", default="median"
+    gamma : float, "basis" or "median", default="basis"
+        As in :class:`KernelRICA`.
+    scale : float or "best", default="best"
         As in :class:`KernelRICA`.
     sparsity : float, default=0.01
         The :math:`\lambda`.
-    discrimination : float, default=0.1
-        The :math:`\alpha`; 0 is kernel RICA with a start by classes.
+    discrimination : float, default=0.001
+        The :math:`\alpha`; 0 is kernel RICA with a start by classes. See Notes.
     eta : "auto" or float, default="auto"
         The :math:`\eta`, with which d is convex in s exactly where it exceeds k. "auto" is k + 1. Values
         up to k are allowed, with a warning.
@@ -46,7 +48,7 @@ class DiscriminativeKernelRICA(BaseKernelRICA):
         As in :class:`KernelRICA`.
     pooling : {"1d", "2d"}, array-like of shape (n_components,), pooling object or None, default="2d"
         As in :class:`KernelRICA`.
-    normalize : bool, default=True
+    normalize : bool, default=False
         Whether to scale rows to unit length first. Rows of zeros stay zero.
     optimizer : {"auto", "fixed-point", "lbfgs"}, default="auto"
         As in :class:`KernelRICA`.
@@ -71,8 +73,10 @@ class DiscriminativeKernelRICA(BaseKernelRICA):
         The kernel in use.
     gamma_ : float or None
         Its :math:`\gamma`, if it is "rbf".
+    scale_ : float
+        The factor a in the end.
     reconstruction_error_ : float
-        Mean of :math:`\|W^\top W \phi(x) - \phi(x)\|^2` over the data.
+        Mean of :math:`\|a W^\top W \phi(x) - \phi(x)\|^2` over the data.
     median_similarity_ : float
         Median of :math:`k(w, x)` over basis vectors and some rows.
     n_dead_ : int
@@ -107,7 +111,9 @@ class DiscriminativeKernelRICA(BaseKernelRICA):
     Every part of the basis starts at K-means centres of the rows of its class. Kernels of the distance have
     no negative codes, so that the sums in d do not cancel. With :math:`\eta \ge k + 1` the term is never
     below the squared length of the own codes: it can only shrink codes, and basis vectors die of it where it
-    is strong; then lower discrimination, or eta.
+    is strong; then lower discrimination, or eta. The default was the best of 0, 0.001, 0.01, 0.1 and 1 on
+    five draws of the digits with 50 labels a class, within chance; with 0.1, as in [1]_, half of the basis
+    died.
 
     References
     ----------
@@ -118,7 +124,7 @@ class DiscriminativeKernelRICA(BaseKernelRICA):
     >>> from sklearn.datasets import load_iris
     >>> from clusterica.rica import DiscriminativeKernelRICA
     >>> X, y = load_iris(return_X_y=True)
-    >>> rica = DiscriminativeKernelRICA(1, gamma=100.0, random_state=0).fit(X, y)
+    >>> rica = DiscriminativeKernelRICA(1, random_state=0).fit(X, y)
     >>> rica.component_classes_
     array([0, 1, 2])
     >>> bool((rica.transform(X).argmax(axis=1) == y).mean() > 0.9)
@@ -133,20 +139,21 @@ class DiscriminativeKernelRICA(BaseKernelRICA):
         "constraint": [StrOptions(set(CONSTRAINTS))],
     }
 
-    # Fourteen parameters: the eleven of KernelRICA, and three of the discrimination term.
+    # Fifteen parameters: the twelve of KernelRICA, and three of the discrimination term.
     def __init__(
         self,
         n_components_per_class: int | None = None,
         *,
         kernel: str | Kernel = "rbf",
-        gamma: float | str = "median",
+        gamma: float | str = "basis",
+        scale: float | str = "best",
         sparsity: float = 0.01,
-        discrimination: float = 0.1,
+        discrimination: float = 0.001,
         eta: float | str = "auto",
         constraint: str = "both",
         penalty: Any = "logcosh",
         pooling: Any = "2d",
-        normalize: bool = True,
+        normalize: bool = False,
         optimizer: str = "auto",
         max_iter: int = 200,
         tol: float = 1e-5,
@@ -155,6 +162,7 @@ class DiscriminativeKernelRICA(BaseKernelRICA):
         self.n_components_per_class = n_components_per_class
         self.kernel = kernel
         self.gamma = gamma
+        self.scale = scale
         self.sparsity = sparsity
         self.discrimination = discrimination
         self.eta = eta

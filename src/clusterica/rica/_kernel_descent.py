@@ -22,7 +22,7 @@ from clusterica.arrays import (
     to_host,
     to_like,
 )
-from clusterica.ops.kernel_rica import Model, bend_of, kernel_sums, landscape
+from clusterica.ops.kernel_rica import Model, kernel_sums, landscape
 from clusterica.ops.kernels import gram
 from clusterica.ops.linalg import row_lengths
 from clusterica.optim import (
@@ -39,10 +39,11 @@ OPTIMIZERS = ("auto", "fixed-point", "lbfgs")
 
 
 class KernelTerms(NamedTuple):
-    """What an evaluation returns besides the gradient: the terms, and the c of every basis vector."""
+    """What an evaluation returns besides the gradient: the terms, the c of every basis vector, and the a."""
 
     terms: dict[str, float]
     scale: np.ndarray
+    factor: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,17 +76,17 @@ class KernelProblem:
             partial(kernel_sums, model=model),
             rows,
             seen,
-            xp.astype(bend_of(G), seen.dtype),
+            xp.astype(G, seen.dtype),
             aligned=() if self.classes is None else (self.classes,),
         )
-        # The Gram matrix of the basis, K x K, comes in only here: the walk over rows does not need it.
         found = landscape(total, wide, G, n_rows=rows.n_rows, model=model)
         # A history for each term: users look at them one by one when codes disappoint.
         terms = {"reconstruction": found.reconstruction, "penalty": found.penalty}
         if model.discrimination is not None:
             terms["discrimination"] = found.discrimination
         gradient = found.pull.gradient(wide)
-        return Evaluation(found.total, gradient, KernelTerms(terms, to_host(found.pull.scale)))
+        extra = KernelTerms(terms, to_host(found.pull.scale), found.factor)
+        return Evaluation(found.total, gradient, extra)
 
 
 class KernelMinimum(NamedTuple):
@@ -94,6 +95,8 @@ class KernelMinimum(NamedTuple):
     result: LoopResult
     terms: dict[str, np.ndarray]
     n_uphill: np.ndarray
+    factor: float
+    """The a in the end."""
 
 
 def descend(
@@ -161,7 +164,8 @@ def descend(
             )
     terms = {name: np.array([s.terms[name] for s in seen]) for name in seen[0].terms}
     n_uphill = np.array([int((s.scale <= 0).sum()) for s in seen])
-    return KernelMinimum(result._replace(params=to_host(result.params.params)), terms, n_uphill)
+    basis = to_host(result.params.params)
+    return KernelMinimum(result._replace(params=basis), terms, n_uphill, seen[-1].factor)
 
 
 def _toward_fixed_point(gradient: Array, seen: KernelTerms, *, reach: float) -> Array:

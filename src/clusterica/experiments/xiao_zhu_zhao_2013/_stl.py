@@ -9,7 +9,12 @@ import numpy as np
 
 from clusterica.arrays import to_host
 from clusterica.experiments._context import Context
-from clusterica.experiments._recognition import Labeled, rows_of, save_classifier
+from clusterica.experiments._recognition import (
+    Labeled,
+    inner_score,
+    rows_of,
+    save_classifier,
+)
 from clusterica.experiments.xiao_zhu_zhao_2013._methods import accuracy_cell, few_steps, share_dead
 from clusterica.images import ImageFeatures
 from clusterica.linear import LinearSVC
@@ -72,7 +77,8 @@ def score_folds(
         The run.
     make : sequence of callables
         The candidates: each makes unfitted features. The one whose classifier does best in the
-        cross-validation inside the fold that chooses its C is scored.
+        cross-validation inside the fold that chooses its C is scored; of features that learn from labels, the
+        one that does best where they too are learned anew for every part.
     train : Labeled
         All training images.
     folds : sequence of ndarray
@@ -91,9 +97,12 @@ def score_folds(
                 LinearSVC(C="auto", random_state=0).fit(rows_of(X, fold), train.labels[fold])
                 for _, X in tried
             ]
-            best = int(
-                np.argmax([classifier.validation_scores_.max() for classifier in classifiers])
-            )
+            if supervised and len(make) > 1:
+                inside = Labeled(rows_of(train.images, fold), train.labels[fold])
+                validation = [inner_score(new, inside) for new in make]
+            else:
+                validation = [float(h.validation_scores_.max()) for h in classifiers]
+            best = int(np.argmax(validation))
             right = [
                 _outside(h, X, train.labels, fold)
                 for h, (_, X) in zip(classifiers, tried, strict=True)

@@ -156,7 +156,14 @@ def _kernel(
 ) -> KernelRICA:
     gamma = times * median_gamma(unit_rows(X), np.random.default_rng(0))
     model = KernelRICA(
-        n, gamma=gamma, sparsity=0.01, max_iter=max_iter, optimizer=optimizer, random_state=seed
+        n,
+        gamma=gamma,
+        scale=1.0,  # the paper's objective
+        sparsity=0.01,
+        normalize=True,
+        max_iter=max_iter,
+        optimizer=optimizer,
+        random_state=seed,
     )
     model.fit(X)
     return model

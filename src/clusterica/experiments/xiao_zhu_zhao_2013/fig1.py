@@ -5,7 +5,7 @@ from __future__ import annotations
 from clusterica.experiments._context import Context
 from clusterica.experiments._registry import experiment
 from clusterica.experiments._result import Check, Result
-from clusterica.experiments.xiao_zhu_zhao_2013._methods import Setting, candidates
+from clusterica.experiments.xiao_zhu_zhao_2013._methods import WHITE, Setting, candidates
 from clusterica.experiments.xiao_zhu_zhao_2013._sweep import (
     Curves,
     Point,
@@ -13,7 +13,7 @@ from clusterica.experiments.xiao_zhu_zhao_2013._sweep import (
     sweep,
 )
 
-METHODS = ("K-means", "RICA", "DRICA", "d-RICA", "kRICA", "d-kRICA")
+METHODS = ("K-means", "RICA", "DRICA", "d-RICA", "kRICA", "d-kRICA", *WHITE)
 
 
 @experiment(
@@ -58,5 +58,7 @@ def _checks(curves: Curves) -> list[Check]:
                 ", ".join(f"{name} {gain:+.1f}" for name, gain in gains.items()),
             )
         )
-    others = [name for name in curves if name != "d-kRICA"]
-    return [*checks, always_better_check(curves, "d-kRICA", others, "size")]
+    others = [name for name in curves if name not in ("d-kRICA", *WHITE)]
+    for best in ("d-kRICA", "d-kRICA, white"):
+        checks.append(always_better_check(curves, best, others, "size"))
+    return checks

@@ -14,7 +14,7 @@ from clusterica.experiments.xiao_zhu_zhao_2013._sweep import (
     sweep,
 )
 
-METHODS = ("RICA", "kRICA")
+METHODS = ("RICA", "kRICA", "kRICA, white")
 
 
 @experiment(
@@ -27,14 +27,15 @@ METHODS = ("RICA", "kRICA")
     minutes=2,
 )
 def run(ctx: Context) -> Result:
-    """Score both methods with every weight."""
+    """Score the methods with every weight."""
     values = ctx.choose(full=(1e-4, 1e-3, 1e-2, 1e-1, 1.0), quick=(1e-2, 1.0))
     points = [Point(value, Setting(sparsity=value)) for value in values]
     return sweep(ctx, dict.fromkeys(METHODS, points), axis="λ", checks=_checks)
 
 
 def _checks(curves: Curves) -> list[Check]:
-    return [
-        best_place_check(curves, "kRICA", "λ", 0.01),
-        always_better_check(curves, "kRICA", ["RICA"], "λ"),
-    ]
+    checks = []
+    for name in METHODS[1:]:
+        checks.append(best_place_check(curves, name, "λ", 0.01))
+        checks.append(always_better_check(curves, name, ["RICA"], "λ"))
+    return checks

@@ -14,7 +14,7 @@ from clusterica.experiments.xiao_zhu_zhao_2013._sweep import (
     sweep,
 )
 
-METHODS = ("DRICA", "d-RICA", "d-kRICA")
+METHODS = ("DRICA", "d-RICA", "d-kRICA", "d-kRICA, white")
 
 
 @experiment(
@@ -35,6 +35,6 @@ def run(ctx: Context) -> Result:
 
 def _checks(curves: Curves) -> list[Check]:
     return [
-        best_place_check(curves, "d-kRICA", "α", 0.1),
+        *(best_place_check(curves, name, "α", 0.1) for name in METHODS[2:]),
         always_better_check(curves, "d-RICA", ["DRICA"], "α"),
     ]

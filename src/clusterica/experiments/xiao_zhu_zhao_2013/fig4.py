@@ -5,10 +5,10 @@ from __future__ import annotations
 from clusterica.experiments._context import Context
 from clusterica.experiments._registry import experiment
 from clusterica.experiments._result import Check, Result
-from clusterica.experiments.xiao_zhu_zhao_2013._methods import Setting
+from clusterica.experiments.xiao_zhu_zhao_2013._methods import WHITE, Setting
 from clusterica.experiments.xiao_zhu_zhao_2013._sweep import Curves, Point, best_place_check, sweep
 
-METHODS = ("kRICA", "d-kRICA")
+METHODS = ("kRICA", "d-kRICA", *WHITE)
 NOTE = (
     "Where d-kRICA's kernel is narrow, its basis leaves all patches. The objective is level out there: how "
     "far a descent goes, to codes of 1e-5 or of 1e-25, differs from fold to fold, and accuracy with it."
@@ -25,7 +25,7 @@ NOTE = (
     minutes=13,
 )
 def run(ctx: Context) -> Result:
-    """Score both methods with every width."""
+    """Score the methods with every width."""
     values = ctx.choose(full=(0.01, 0.1, 0.3, 1.0, 3.0, 10.0), quick=(0.1, 3.0))
     points = [Point(value, Setting(gamma=value)) for value in values]
     result = sweep(ctx, dict.fromkeys(METHODS, points), axis="γ", checks=_checks)

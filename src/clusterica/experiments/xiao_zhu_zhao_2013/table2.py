@@ -48,15 +48,16 @@ from clusterica.experiments.xiao_zhu_zhao_2013._notes import (
 from clusterica.images import ImageFeatures
 
 NOTE = (
-    "Every row has the same classifier and the same two steps before the patches, whose constants are chosen "
-    "with triangle codes on a fifth of the training images. Patches: {n_patches:,}, for KICA and KSR "
-    "{n_patches_slow:,}, for hard and triangle codes {n_patches_centroids:,}. Settings: those of the paper, "
-    "then those that validation chose with {n_tried} filters on {n_images_tried:,} training images, among "
-    "other weights, starts, numbers of steps and codes, then these by a vote. C of each classifier is chosen "
-    "on a part of the training images; the test images are only scored. With own codes KICA and KSR have "
+    "Every row has the same classifier and the same two steps before the patches, whose constants are "
+    "chosen with triangle codes on a fifth of the training images. Patches: {n_patches:,}, for KICA, KSR "
+    "and white kernel space {n_patches_slow:,}, for hard and triangle codes {n_patches_centroids:,}. "
+    "Settings: those of the paper, then those that validation chose with {n_tried} filters on "
+    "{n_images_tried:,} training images, among other weights, starts, numbers of steps and codes, then "
+    "these by a vote. C of each classifier is chosen on a part of the training images; the test images "
+    "are only scored. With own codes KICA, KSR, and kRICA and d-kRICA in white kernel space have "
     "{n_filters_slow} filters, also for each size, and every other patch in each direction; those of KSR, "
-    "which take longest, have no last column. Dead there: the most of a size. Quoted rows are printed as the "
-    "paper has them."
+    "which take longest, have no last column. Dead there: the most of a size. Quoted rows are printed as "
+    "the paper has them."
 )
 VOTE_NOTE = (
     "The last column has patches of {sizes} pixels with {n_filters_each} filters each and one classifier for "
@@ -84,6 +85,8 @@ PAPER = {
     "d-RICA": "82.9",
     "kRICA": "83.4",
     "d-kRICA": "84.5",
+    "kRICA, white": "",
+    "d-kRICA, white": "",
 }
 
 

@@ -16,6 +16,7 @@ from clusterica.experiments._recognition import POOLINGS, Constants, stl10
 from clusterica.experiments._registry import experiment
 from clusterica.experiments._result import Check, Result
 from clusterica.experiments.xiao_zhu_zhao_2013._methods import (
+    NAMES,
     SUPERVISED,
     Setting,
     accuracy_cell,
@@ -26,11 +27,10 @@ from clusterica.experiments.xiao_zhu_zhao_2013._methods import (
     make_features,
 )
 from clusterica.experiments.xiao_zhu_zhao_2013._notes import (
-    SEEN_LABELS_NOTE,
+    LABELS_NOTE,
     codes_note,
-    figures_check,
+    column_checks,
     median_similarities,
-    order_check,
     similarity_note,
 )
 from clusterica.experiments.xiao_zhu_zhao_2013._stl import FoldScores, folds_note, score_folds
@@ -38,11 +38,12 @@ from clusterica.images import ImageFeatures
 
 NOTE = (
     "Settings: those of the paper, then those that cross-validation inside the fold chose among them and "
-    "others, one of which takes L2 pooling over 1, 2 x 2 and 3 x 3 cells, for supervised methods the choice "
-    "of the first fold for RICA or kRICA. {n_filters} filters from {n_patches:,} patches. Own codes of KICA "
-    "and KSR are those of one patch in {stride_slow} in each direction, others of one in {stride}. Raw "
-    "pixels are those of the images at full size. The models of all folds are written beside the table, as "
-    "P4-table3-kRICA-fold0.safetensors and so on: clusterica.load reads one, and its predict takes images."
+    "others, one of which takes L2 pooling over 1, 2 x 2 and 3 x 3 cells, for supervised methods the "
+    "choice of the first fold for RICA or kRICA. {n_filters} filters from {n_patches:,} patches. Own "
+    "codes of KICA, KSR and white kRICA and d-kRICA are those of one patch in {stride_slow} in each "
+    "direction, others of one in {stride}. Raw pixels are those of the images at full size. The models of "
+    "all folds are written beside the table, as P4-table3-kRICA-fold0.safetensors and so on: "
+    "clusterica.load reads one, and its predict takes images."
 )
 PAPER = {
     "Raw pixels": "31.8",
@@ -56,8 +57,15 @@ PAPER = {
     "d-RICA": "54.8",
     "kRICA": "55.2",
     "d-kRICA": "56.9",
+    "kRICA, white": "",
+    "d-kRICA, white": "",
 }
-TEACHERS = {"DRICA": "RICA, 8x8", "d-RICA": "RICA, 8x8", "d-kRICA": "kRICA"}
+TEACHERS = {
+    "DRICA": "RICA, 8x8",
+    "d-RICA": "RICA, 8x8",
+    "d-kRICA": "kRICA",
+    "d-kRICA, white": "kRICA, white",
+}
 
 
 class Sizes(NamedTuple):
@@ -145,7 +153,7 @@ def run(ctx: Context) -> Result:
             (
                 NOTE.format(**sizes._asdict()),
                 folds_note(train, folds),
-                SEEN_LABELS_NOTE,
+                LABELS_NOTE,
                 codes_note(),
                 similar,
             )
@@ -173,7 +181,7 @@ def _checks(scores: dict[str, FoldScores]) -> tuple[Check, ...]:
         ("accuracies", "With weights, starts, steps, codes and pooling by validation"),
     ):
         ours = {name: float(np.mean(getattr(found, field))) for name, found in scores.items()}
-        checks += [figures_check(PAPER, ours, where), order_check(PAPER, ours, where)]
+        checks += column_checks(PAPER, ours, where)
     return tuple(checks)
 
 
@@ -185,7 +193,7 @@ def _candidates(
         return [Pixels], [None]
     if name == "K-means, triangle":
         return [partial(_triangle, ctx, sizes)], [None]
-    method = name.split(",")[0]
+    method = _method(name)
     settings = candidates(method, Setting(), quick=ctx.quick)
     if not is_slow(method, settings[-1]):
         settings.append(settings[-1]._replace(threshold=0.25, pooling=list(POOLINGS)[-1]))
@@ -222,7 +230,12 @@ def _triangle(ctx: Context, sizes: Sizes) -> ImageFeatures:
 
 
 def _words(name: str, setting: Setting | None) -> str:
-    return "" if setting is None else describe(name.split(",")[0], setting)
+    return "" if setting is None else describe(_method(name), setting)
+
+
+def _method(name: str) -> str:
+    """Return the method of a row: its name without the size of patches or the codes."""
+    return name if name in NAMES else name.split(",")[0]
 
 
 def _short(name: str) -> str:
