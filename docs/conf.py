@@ -78,7 +78,7 @@ def skip_inherited_housekeeping(app, what, name, obj, skip, options):
 
 def mend_types(app, what, name, obj, options, lines):
     """Join types that go over two lines; keep names such as n_iter_ in them from being links."""
-    joined = re.sub(r"\\\n\s*", "", "\n".join(lines)).split("\n")
+    joined = re.sub(r"(?<!\\)\\\n\s*", "", "\n".join(lines)).split("\n")
     for i, line in enumerate(joined):
         if header := re.match(r"([\w, *]+ : )(.+)", line):
             joined[i] = header[1] + re.sub(r"(?<![`\w])(\w+_)(?![`\w])", r"``\1``", header[2])

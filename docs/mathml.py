@@ -9,10 +9,10 @@ from sphinx.util import logging
 logger = logging.getLogger(__name__)
 # What the converter does not know, in words that it knows.
 WORDS = {
-    r"\\arg\\(min|max)\b": r"\\operatorname{arg\1}",
+    r"\\arg\\(min|max)(?![a-zA-Z])": r"\\operatorname{arg\1}",
     r"\\[bB]ig+\\\|": r"\\Vert ",
     r"\\[bB]ig+(?![a-zA-Z])": "",
-    r"\\textstyle\b": "",
+    r"\\textstyle(?![a-zA-Z])": "",
 }
 
 

@@ -10,7 +10,7 @@ microphones.
 
 # %%
 # Thirty seconds of six channels, in volts: a rhythm of 10 Hz that comes and goes, blinks, heartbeats, and
-# three sources of spikes. Nobody knows the weights in real life; here they are drawn.
+# three sources of short spikes. Nobody knows the weights in real life; here they are drawn.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -29,7 +29,7 @@ def pulses(times, width):
 rhythm = np.sin(2 * np.pi * 10 * t) * np.clip(np.sin(2 * np.pi * 0.2 * t), 0, None)
 blinks = pulses(rng.uniform(0, 30, 9), 0.12)
 heart = pulses(np.arange(0.4, 30, 0.83), 0.02) - 0.4 * pulses(np.arange(0.46, 30, 0.83), 0.03)
-spikes = rng.laplace(size=(3, len(t))) ** 3
+spikes = rng.laplace(size=(3, len(t)))
 sources = np.vstack([rhythm, blinks, heart, spikes])
 sources = sources / sources.std(axis=1, keepdims=True)
 weights = rng.uniform(0.2, 1.0, (6, 6)) * rng.choice([-1, 1], (6, 6))
