@@ -42,6 +42,7 @@ sphinx_gallery_conf = {
     "show_signature": False,
     "abort_on_example_error": True,
     "min_reported_time": 1,
+    "write_computation_times": False,  # its page loads scripts from other hosts
     "nested_sections": False,
     "within_subsection_order": "FileNameSortKey",
 }
