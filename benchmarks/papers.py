@@ -1,4 +1,4 @@
-"""Write ``docs/results.rst`` from what experiments left in ``results/``: tables, checks and pictures."""
+"""Write ``docs/results`` from what experiments left in ``results/``: a page for each paper."""
 
 from __future__ import annotations
 
@@ -12,16 +12,23 @@ from typing import Any
 from benchmarks.tables import rst_table
 
 ROOT = Path(__file__).parent.parent
-RESULTS, PAGE, IMAGES = ROOT / "results", ROOT / "docs" / "results.rst", ROOT / "docs" / "images"
+RESULTS, PAGES, IMAGES = ROOT / "results", ROOT / "docs" / "results", ROOT / "docs" / "images"
 INTRODUCTION = """\
-The papers' tables, and ours
-============================
+Results
+=======
 
-The tables below are made from the files that ``clusterica reproduce NAME`` leaves; the label P0 to P4 names
-the paper, see :doc:`papers`. Each section ends with the commit, device and time of its run. Some values are
-older than this tracing, or were put together from several runs: the section says so, and they are to be run
-again. Where an experiment needs files of a data set, it was given them by ``--data``. A check is one thing
-that the paper says; the experiment's code decides from the measured values whether it holds.
+What the papers print, and what clusterica finds. The tables are made from the files that ``clusterica
+reproduce NAME`` leaves, with a page for each paper; :doc:`/papers` lists the papers.
+
+A *check* is one thing that a paper says; the code of the experiment decides from the measured values
+whether it holds. *Paper* columns hold what the paper prints, a dash where it prints nothing. ``61.0 ±
+0.9`` is a mean and a standard deviation over repetitions, ``0.03 (0.02–0.05)`` a median and the 10 % and
+90 % quantiles; the text below a table says over what. *Dead* is the share of basis vectors that no row
+responds to.
+
+Every section ends with the commit, device and time of its run. Some values are older than this tracing,
+or were put together from several runs: the section says so, and they are to be run again. Where an
+experiment needs the files of a data set, it was given them by ``--data``.
 """
 # What experiments have gained since their files were made, until they are run again.
 _WHITE = ("kRICA, white", "d-kRICA, white")
@@ -36,28 +43,38 @@ GAINED: dict[str, tuple[str, ...]] = {
 UNTRACED = "This file is older than the tracing of results: it does not say its commit."
 
 
-def summary(records: list[dict[str, Any]]) -> list[str]:
-    """Return a table for each paper: how many checks of each experiment hold, and where it was run."""
+def by_paper(records: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """Return the records of each paper, by its label."""
     papers: dict[str, list[dict[str, Any]]] = {}
     for record in records:
         papers.setdefault(record["name"].split("-")[0], []).append(record)
-    lines = ["Summary", "-------", ""]
-    for label, of_paper in papers.items():
-        names = [re.split(r"\d{4}", record["paper"])[0] for record in of_paper]
-        year = re.search(r"\d{4}", of_paper[0]["paper"])
-        title = f"{label}: {names[0].strip()} {year[0] if year else ''}".strip()
-        lines += [_text(title), "~" * len(title), ""]
+    return papers
+
+
+def paper_title(label: str, of_paper: list[dict[str, Any]]) -> str:
+    """Return ``P1: Coates & Ng 2012``."""
+    said = of_paper[0]["paper"]
+    year = re.search(r"\d{4}", said)
+    authors = re.split(r"\d{4}", said)[0].strip()
+    return _text(f"{label}: {authors} {year[0] if year else ''}".strip())
+
+
+def summary(records: list[dict[str, Any]]) -> list[str]:
+    """Return a table for each paper: how many checks of each experiment hold, and where it was run."""
+    lines = []
+    for label, of_paper in by_paper(records).items():
+        title = paper_title(label, of_paper)
+        lines += [title, "-" * len(title), ""]
         rows = [
             [
-                f"`{record['name']}`_",
+                f":ref:`{record['name']} <{record['name']}>`",
                 _text(record["title"]),
                 _holding(record),
                 _text(", ".join(_made(record, "device")) or "not known"),
-                ", ".join(_commits(record)) or "not known",
             ]
             for record in of_paper
         ]
-        lines += rst_table(["Experiment", "What", "Checks that hold", "Device", "Commit"], rows)
+        lines += rst_table(["Experiment", "What", "Checks that hold", "Device"], rows)
     return lines
 
 
@@ -66,8 +83,9 @@ def section(record: dict[str, Any]) -> list[str]:
     title = _text(f"{record['name']}: {record['title']}")
     said = _text(f"{record['paper']}. {record['claim']}")
     lines = [f".. _{record['name']}:", "", title, "-" * len(title), "", said, ""]
-    rows = [[_cell(value) for value in row] for row in record["rows"]]
-    lines += rst_table([_cell(c) for c in record["columns"]], rows)
+    columns = record["columns"]
+    rows = [[_cell(v, c) for v, c in zip(row, columns, strict=True)] for row in record["rows"]]
+    lines += rst_table([_cell(c) for c in columns], rows)
     lines += [_text(record["note"]), ""]
     written = json.dumps([record["columns"], record["rows"]], ensure_ascii=False)
     # Quoted, since "kRICA, white" is the end of another name too; columns go on with a comma.
@@ -87,7 +105,7 @@ def section(record: dict[str, Any]) -> list[str]:
         source = RESULTS / name
         if source.exists():
             shutil.copyfile(source, IMAGES / name)
-            lines += [f".. image:: images/{name}", f"   :alt: {record['title']}", ""]
+            lines += [f".. image:: /images/{name}", f"   :alt: {record['title']}", ""]
     for check in record.get("checks", ()):
         verdict = "Holds" if check["holds"] else "Does not hold"
         lines.append(f"- {verdict}: {_text(check['claim'])} ({_text(check['found'])}).")
@@ -146,10 +164,14 @@ def _holding(record: dict[str, Any]) -> str:
     return f"{sum(check['holds'] for check in checks)} of {len(checks)}" if checks else "none made"
 
 
-def _cell(value: Any) -> str:
+def _cell(value: Any, column: str = "") -> str:
+    """Return the words of a cell; its lines stay lines, and nothing is a dash in a column of the paper."""
     if isinstance(value, float):
         return f"{value:.3g}"
-    return _text(" ".join(str(value).split())) or r"\ "
+    lines = [_text(" ".join(line.split())) for line in str(value).splitlines()]
+    if len(lines) > 1:
+        return "\n       ".join(f"| {line}" for line in lines)
+    return "".join(lines) or ("—" if "aper" in column else r"\ ")
 
 
 def _text(words: str) -> str:
@@ -158,14 +180,23 @@ def _text(words: str) -> str:
 
 
 def main() -> None:
-    """Write the page."""
+    """Write the pages."""
     files = sorted(RESULTS.glob("*.json"))
     records = [json.loads(path.read_text(encoding="utf-8")) for path in files]
     records = [record for record in records if not record["quick"]]
-    lines = [INTRODUCTION, *summary(records)]
-    for record in records:
-        lines += section(record)
-    PAGE.write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
+    papers = by_paper(records)
+    contents = [".. toctree::", "   :hidden:", "", *(f"   {label}" for label in papers), ""]
+    pages = {"index": [INTRODUCTION, *summary(records), *contents]}
+    for label, of_paper in papers.items():
+        title = paper_title(label, of_paper)
+        paper = f":ref:`{label} <paper-{label.lower()}>`"
+        about = f":doc:`index` says how to read the tables, and {paper} is the paper."
+        sections = [line for record in of_paper for line in section(record)]
+        pages[label] = [title, "=" * len(title), "", about, "", *sections]
+    PAGES.mkdir(exist_ok=True)
+    for name, lines in pages.items():
+        text = "\n".join(lines).rstrip() + "\n"
+        (PAGES / f"{name}.rst").write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

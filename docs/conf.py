@@ -1,7 +1,11 @@
 """Sphinx configuration."""
 
 import re
+import sys
 from importlib.metadata import version as _version
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))  # for contributing and mathml
 
 project = "clusterica"
 author = "The clusterica developers"
@@ -12,11 +16,13 @@ version = release
 extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.mathjax",
     "sphinx.ext.viewcode",
     "numpydoc",
     "sphinx_gallery.gen_gallery",
+    "contributing",
+    "mathml",
 ]
+html_math_renderer = "mathml"
 
 exclude_patterns = ["_build", "_templates"]
 templates_path = ["_templates"]
@@ -36,6 +42,9 @@ sphinx_gallery_conf = {
     "show_signature": False,
     "abort_on_example_error": True,
     "min_reported_time": 1,
+    "write_computation_times": False,  # its page loads scripts from other hosts
+    "nested_sections": False,
+    "within_subsection_order": "FileNameSortKey",
 }
 
 html_theme = "pydata_sphinx_theme"
@@ -46,10 +55,11 @@ html_show_sourcelink = False
 # Pages without pages below them need no column for these, and their tables need the room.
 html_sidebars = {
     name: []
-    for name in ("architecture", "benchmarks", "install", "papers", "quickstart", "results")
+    for name in ("architecture", "benchmarks", "install", "matlab", "papers", "quickstart", "trust")
 }
 html_theme_options = {
     "navbar_align": "left",
+    "header_links_before_dropdown": 6,  # the API reference is the last of them
     "navbar_end": ["theme-switcher"],
     "footer_start": ["copyright"],
     "footer_end": [],
@@ -69,7 +79,7 @@ def skip_inherited_housekeeping(app, what, name, obj, skip, options):
 
 def mend_types(app, what, name, obj, options, lines):
     """Join types that go over two lines; keep names such as n_iter_ in them from being links."""
-    joined = re.sub(r"\\\n\s*", "", "\n".join(lines)).split("\n")
+    joined = re.sub(r"(?<!\\)\\\n\s*", "", "\n".join(lines)).split("\n")
     for i, line in enumerate(joined):
         if header := re.match(r"([\w, *]+ : )(.+)", line):
             joined[i] = header[1] + re.sub(r"(?<![`\w])(\w+_)(?![`\w])", r"``\1``", header[2])

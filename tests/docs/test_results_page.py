@@ -70,12 +70,29 @@ def test_old_files_say_that_they_are_old(papers):
     old = {key: value for key, value in RECORD.items() if key not in ("made", "parts", "checks")}
     assert papers.section(old)[-2] == papers.UNTRACED
     text = "\n".join(papers.summary([RECORD, {**old, "name": "P1-old"}]))
-    assert "P1: Coates & Ng 2012\n~~~~~~~~~~~~~~~~~~~~" in text
-    assert "   * - `P1-toy`_\n     - A toy\n     - 1 of 2\n     - a GPU\n     - 0123456" in text
-    assert (
-        "   * - `P1-old`_\n     - A toy\n     - none made\n     - not known\n     - not known"
-        in text
-    )
+    assert "P1: Coates & Ng 2012\n--------------------" in text
+    assert "   * - :ref:`P1-toy <P1-toy>`\n     - A toy\n     - 1 of 2\n     - a GPU" in text
+    assert "   * - :ref:`P1-old <P1-old>`\n     - A toy\n     - none made\n     - not known" in text
+
+
+def test_a_page_for_each_paper(papers, tmp_path, monkeypatch):
+    import json
+
+    results, pages = tmp_path / "results", tmp_path / "pages"
+    results.mkdir()
+    table = {"columns": ["what", "Paper (%)"], "rows": [["one\ntwo", ""]]}
+    for name in ("P1-toy", "P2-toy", "P2-quick"):
+        record = {**RECORD, **table, "name": name, "quick": name == "P2-quick"}
+        (results / f"{name}.json").write_text(json.dumps(record))
+    monkeypatch.setattr(papers, "RESULTS", results)
+    monkeypatch.setattr(papers, "PAGES", pages)
+    papers.main()
+    assert sorted(path.name for path in pages.iterdir()) == ["P1.rst", "P2.rst", "index.rst"]
+    page = (pages / "P2.rst").read_text(encoding="utf-8")
+    assert ".. _P2-toy:" in page
+    assert "P2-quick" not in page
+    # Lines of a cell stay lines, and what the paper does not print is a dash.
+    assert "   * - | one\n       | two\n     - —\n" in page
 
 
 def test_rows_that_a_file_does_not_have_are_named(papers):

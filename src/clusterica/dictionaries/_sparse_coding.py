@@ -98,8 +98,8 @@ class SparseCoding(BaseDictionary):
     components_ : array of shape (n_components_, n_features)
         The atoms D, of unit length, one a row.
     objective_history_ : ndarray
-        The objective. Without batches: at the start and after every pass, shape (n_iter_ + 1,). With
-        batches: of every pass, each row with the atoms of its batch, shape (n_iter_,).
+        The objective. Without batches: at the start and after every pass, shape ``(n_iter_ + 1,)``. With
+        batches: of every pass, each row with the atoms of its batch, shape ``(n_iter_,)``.
     n_iter_ : int
         Number of passes over the rows, and of batches of partial_fit.
     n_replaced_ : int

@@ -106,7 +106,7 @@ class RICA(BaseRICA):
     products with the data, for the penalty, and not five. Data is read block by block.
 
     MATLAB's ``rica`` weighs the reconstruction, by Lambda, and not the penalty: ``sparsity = 1 / Lambda``.
-    The user guide has a table of its options.
+    The documentation has a table of its options.
 
     References
     ----------
