@@ -6,6 +6,7 @@ from typing import Any as _Any
 
 from clusterica.arrays import config_context, get_config, set_config
 from clusterica.io import checkpoints, load, save
+from clusterica.planning import estimate
 
 __version__ = _version("clusterica")
 
@@ -13,6 +14,7 @@ __all__ = [
     "__version__",
     "checkpoints",
     "config_context",
+    "estimate",
     "get_config",
     "load",
     "save",
