@@ -35,9 +35,10 @@ class Estimate:
 
     def __str__(self) -> str:
         """Return a table, a line for each quantity."""
+        iterations = f" for {self.n_iter} iterations" if self.n_iter > 1 else ""
         return (
             f"{self.title}\n"
-            f"  time        {_duration(self.seconds)} for {self.n_iter} iterations\n"
+            f"  time        {_duration(self.seconds)}{iterations}\n"
             f"  memory      {_amount(self.memory)} beside the data\n"
             f"  read        {_amount(self.bytes_read)}\n"
             f"  operations  {self.operations:.2g}"
@@ -111,10 +112,10 @@ def estimate(
             f"dtype={dtype.name!r} must be 'float32' or 'float64', in which work is done"
         )
     if n_iter is None:
+        learner = getattr(estimator, "learner", estimator)
         # ImageFeatures learns by 20 iterations unless it is given a learner.
-        n_iter = getattr(
-            estimator, "max_iter", getattr(getattr(estimator, "learner", None), "max_iter", 20)
-        )
+        n_iter = 20 if isinstance(learner, str) else getattr(learner, "max_iter", 1)
+    n_iter = n_iter if method == "fit" else 1
     work = cost(estimator, Size(tuple(shape), n_iter, n_classes, method))
     machine = measure(device, dtype.name)
     data = float(np.prod(shape)) * dtype.itemsize
