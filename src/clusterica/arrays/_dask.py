@@ -12,7 +12,7 @@ from clusterica.arrays._place import Array, active_config, config_context, to_ho
 from clusterica.arrays._rows import DaskRows, as_rows
 from clusterica.arrays._walk import map_rows_reduce, one_blas_thread, rebuild
 
-# Sums that a task of the tree adds up. Pairs take seven times as many tasks, each of which costs the scheduler
+# Sums that a task of the tree adds up. Pairs take seven times as many tasks, and each costs the scheduler
 # about as much as one over a chunk.
 _FAN_IN = 8
 

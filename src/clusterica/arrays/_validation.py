@@ -301,8 +301,8 @@ def check_model_device(estimator: BaseEstimator, home: Place, fitted: Array) -> 
     model, data = Place(fitted).name, home.name
     if model != data:
         raise ValueError(
-            f"{type(estimator).__name__} was fitted on device {model!r} and X is on device {data!r}; "
-            "move X there first, or fit again on data of that device"
+            f"{type(estimator).__name__} was fitted on device {model!r} and X is on device {data!r}; move X "
+            f"there first, or the model to X with clusterica.to_device(model, {data!r})"
         )
 
 
