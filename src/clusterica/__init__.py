@@ -5,7 +5,8 @@ from importlib.metadata import version as _version
 from typing import Any as _Any
 
 from clusterica.arrays import config_context, get_config, set_config
-from clusterica.io import checkpoints, load, save
+from clusterica.io import checkpoints, load, save, to_device
+from clusterica.planning import estimate
 
 __version__ = _version("clusterica")
 
@@ -13,10 +14,12 @@ __all__ = [
     "__version__",
     "checkpoints",
     "config_context",
+    "estimate",
     "get_config",
     "load",
     "save",
     "set_config",
+    "to_device",
 ]
 
 _SUBMODULES = (

@@ -50,7 +50,12 @@ def test_too_little_memory(amount):
 
 
 def test_defaults():
-    assert get_config() == {"memory": 512 * 1024**2, "threads": None, "device": None}
+    assert get_config() == {
+        "memory": 512 * 1024**2,
+        "threads": None,
+        "device": None,
+        "lazy": "auto",
+    }
     assert active_config().n_threads >= 1
 
 
@@ -58,8 +63,13 @@ def test_contexts_nest_and_end():
     outside = get_config()
     with config_context(memory="1MiB", threads=3):
         with config_context(threads=None, device="cpu"):
-            assert get_config() == {"memory": 2**20, "threads": None, "device": "cpu"}
-        assert get_config() == {"memory": 2**20, "threads": 3, "device": None}
+            assert get_config() == {
+                "memory": 2**20,
+                "threads": None,
+                "device": "cpu",
+                "lazy": "auto",
+            }
+        assert get_config() == {"memory": 2**20, "threads": 3, "device": None, "lazy": "auto"}
         assert active_config().n_threads == 3
     assert get_config() == outside
 
@@ -73,7 +83,7 @@ def test_a_context_ends_with_an_error():
 def test_set_config_holds_for_the_process_and_contexts_override_it():
     set_config(threads=2, memory="1MiB")
     with config_context(threads=5):
-        assert get_config() == {"memory": 2**20, "threads": 5, "device": None}
+        assert get_config() == {"memory": 2**20, "threads": 5, "device": None, "lazy": "auto"}
         set_config(threads=7)
         assert get_config()["threads"] == 5
     assert get_config()["threads"] == 7

@@ -537,3 +537,13 @@ def test_blocks_are_added_up_in_float64():
             as_rows(X),
         )
     np.testing.assert_allclose(total, 50_000 * np.float64(X[0, 0]), rtol=1e-7)
+
+
+@pytest.mark.parametrize("n_chunks", [1, 2, 8, 9, 65])
+def test_dask_adds_every_chunk_once(n_chunks):
+    da = pytest.importorskip("dask.array")
+    X = np.random.default_rng().integers(-9, 9, size=(130, 3)).astype(np.float64)
+    rows = as_rows(da.from_array(X, chunks=(130 // n_chunks, 3)))
+    total = map_reduce(lambda A: (A.sum(axis=0), A.T @ A), rows)
+    np.testing.assert_array_equal(total[0], X.sum(axis=0))
+    np.testing.assert_array_equal(total[1], X.T @ X)

@@ -507,9 +507,8 @@ def test_names_of_columns_stay_out_of_the_way(settings, recwarn):
 
 def test_white_blocks_fit_the_budget():
     X, _, _ = make_sparse_sources(20_000, 20, random_state=0)
-    rows = as_rows(X)
     whitener = Whitener("pca", eps=0.0).fit(X)
     with clusterica.config_context(memory="256KiB", threads=1):
-        blocks = list(_centroids.WhiteBlocks(rows, whitener))
+        blocks = list(_centroids.all_white_rows(X, as_rows(X), whitener))
     np.testing.assert_allclose(np.concatenate(blocks), whitener.transform(X))
     assert max(block.nbytes for block in blocks) <= 2**17

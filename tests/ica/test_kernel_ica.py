@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from clusterica import config_context
-from clusterica.arrays import as_rows, device_of, to_host
+from clusterica.arrays import LazyRows, as_rows, device_of, to_host
 from clusterica.contrasts import Exponential, LogCosh
 from clusterica.ica import KernelICA
 from clusterica.ica._likelihood import symmetric_fixed_point
@@ -239,16 +239,16 @@ def test_white_rows_sent_through_a_device_keep_to_the_memory_budget(monkeypatch)
     X = np.random.default_rng(0).normal(size=(40_000, 4))
     learner = KernelICA(5, n_landmarks=20, max_iter=1, random_state=0)
     sizes = []
-    whiten = KernelWhitener._whiten
+    blocks = LazyRows.blocks
 
-    def seen(self, rows):
-        sizes.append(rows.n_rows)
-        return whiten(self, rows)
+    def seen(self, size):
+        sizes.append(size)
+        return blocks(self, size)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         right = learner.fit(X).transform(X)
-        monkeypatch.setattr(KernelWhitener, "_whiten", seen)
+        monkeypatch.setattr(LazyRows, "blocks", seen)
         with config_context(device="cpu", memory="1MiB"):
             S = learner.fit(X).transform(X[:9])
     assert max(sizes) * 5 * X.itemsize <= 2**20

@@ -1,5 +1,6 @@
 """Where numbers live: namespaces and devices, row blocks, random streams, validation, configuration."""
 
+from clusterica.arrays._lazy import LazyRows, lazy_rows, transform_rows
 from clusterica.arrays._place import (
     Array,
     Place,
@@ -61,6 +62,7 @@ __all__ = [
     "working_dtype",
     # Rows and the walk over them
     "IterableRows",
+    "LazyRows",
     "Row",
     "Rows",
     "as_array",
@@ -68,6 +70,7 @@ __all__ = [
     "block_size",
     "in_order",
     "in_tiles",
+    "lazy_rows",
     "map_reduce",
     "map_rows",
     "map_rows_reduce",
@@ -75,6 +78,7 @@ __all__ = [
     "row_bytes_of",
     "shuffled_batches",
     "sum_tiles",
+    "transform_rows",
     "working_memory",
     # What estimators share
     "FloatOutputMixin",

@@ -12,6 +12,10 @@ from clusterica.arrays._place import Array, active_config, config_context, to_ho
 from clusterica.arrays._rows import DaskRows, as_rows
 from clusterica.arrays._walk import map_rows_reduce, one_blas_thread, rebuild
 
+# Sums that a task of the tree adds up. Pairs take seven times as many tasks, and each costs the scheduler
+# about as much as one over a chunk.
+_FAN_IN = 8
+
 
 def walk_dask(
     fn: Callable[..., Any],
@@ -50,11 +54,11 @@ def walk_dask(
         per_row = da.concatenate(parts, axis=0)
     if sums is None:
         return per_row, None
-    # Pairs of pairs: no task holds more than two sums, and the order of additions is fixed.
+    # A tree on the workers: no task holds more than a few sums, and the order of additions is fixed.
     level = [r[1] for r in results]
     while len(level) > 1:
-        pairs = [level[i : i + 2] for i in range(0, len(level), 2)]
-        level = [dask.delayed(_add)(*p) if len(p) == 2 else p[0] for p in pairs]
+        groups = [level[i : i + _FAN_IN] for i in range(0, len(level), _FAN_IN)]
+        level = [dask.delayed(_add)(*g) if len(g) > 1 else g[0] for g in groups]
     with one_blas_thread():
         return per_row, level[0].compute()
 
@@ -75,5 +79,5 @@ def _walk_chunk(
     return values, None if sums is None else rebuild(sums, [to_host(s) for s in sums])
 
 
-def _add(a: tuple[Any, ...], b: tuple[Any, ...]) -> Any:
-    return rebuild(a, [x + y for x, y in zip(a, b, strict=True)])
+def _add(*sums: tuple[Any, ...]) -> Any:
+    return rebuild(sums[0], [sum(values[1:], values[0]) for values in zip(*sums, strict=True)])

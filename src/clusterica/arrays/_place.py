@@ -36,6 +36,7 @@ class Config:
     memory: int = 512 * 1024**2
     threads: int | None = None
     device: str | None = None
+    lazy: bool | str = "auto"
     memory_is_set: bool = False
     """Whether the user chose the budget; a GPU gets a larger one otherwise."""
 
@@ -62,7 +63,7 @@ def get_config() -> dict[str, Any]:
     Returns
     -------
     dict
-        ``memory`` (bytes), ``threads`` and ``device``; see :func:`config_context`.
+        ``memory`` (bytes), ``threads``, ``device`` and ``lazy``; see :func:`config_context`.
     """
     settings = asdict(active_config())
     del settings["memory_is_set"]
@@ -70,22 +71,30 @@ def get_config() -> dict[str, Any]:
 
 
 def set_config(
-    *, memory: str | int = _KEEP, threads: int | None = _KEEP, device: str | None = _KEEP
+    *,
+    memory: str | int = _KEEP,
+    threads: int | None = _KEEP,
+    device: str | None = _KEEP,
+    lazy: bool | str = _KEEP,
 ) -> None:
     """Change the settings of the whole process.
 
     Parameters
     ----------
-    memory, threads, device
+    memory, threads, device, lazy
         As in :func:`config_context`; what is not given stays as it is.
     """
     global _default
-    _default = _changed(_default, memory=memory, threads=threads, device=device)
+    _default = _changed(_default, memory=memory, threads=threads, device=device, lazy=lazy)
 
 
 @contextmanager
 def config_context(
-    *, memory: str | int = _KEEP, threads: int | None = _KEEP, device: str | None = _KEEP
+    *,
+    memory: str | int = _KEEP,
+    threads: int | None = _KEEP,
+    device: str | None = _KEEP,
+    lazy: bool | str = _KEEP,
 ) -> Iterator[None]:
     """Change settings inside a ``with`` block; what is not given stays as it is.
 
@@ -102,6 +111,11 @@ def config_context(
         A torch device such as ``"cuda"`` through which arrays in host memory are streamed block by
         block, so that they may be larger than its memory. None, the setting at first, computes where
         the data lives. Data that is on a device already stays there in either case.
+    lazy : "auto" or bool
+        Whether ``transform`` returns rows that are computed each time they are read, in place of an array.
+        "auto", the setting at first, does so for files and iterables of blocks whose result is larger than
+        ``memory``; True for all NumPy arrays, files and blocks; False for none. Tensors always give
+        tensors, and Dask arrays lazy Dask arrays.
 
     Examples
     --------
@@ -111,7 +125,8 @@ def config_context(
     67108864
     """
     # Reset by its token, so that nested contexts restore what was before them.
-    token = _active.set(_changed(active_config(), memory=memory, threads=threads, device=device))
+    changed = _changed(active_config(), memory=memory, threads=threads, device=device, lazy=lazy)
+    token = _active.set(changed)
     try:
         yield
     finally:
@@ -125,6 +140,9 @@ def _changed(config: Config, **settings: Any) -> Config:
     threads = settings.get("threads")
     if threads is not None and not (_is_integer(threads) and threads >= 1):
         raise ValueError(f"threads={threads!r} must be a positive integer, or None for all cores")
+    lazy = settings.get("lazy", "auto")
+    if not (isinstance(lazy, bool) or lazy == "auto"):
+        raise ValueError(f"lazy={lazy!r} must be 'auto', True or False")
     return replace(config, **settings)
 
 

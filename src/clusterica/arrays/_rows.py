@@ -1,4 +1,4 @@
-"""Rows wherever they live, read as blocks: arrays, memory maps, CSR, tensors, Dask, iterables of blocks.
+"""Rows wherever they live, read as blocks: arrays, files, CSR, tensors, Dask, iterables of blocks.
 
 A block is what an op sees: a C-contiguous NumPy array or a CSR matrix of the working dtype, or a
 tensor on its device.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from mmap import mmap
 from typing import Any
 
 import array_api_compat
@@ -42,6 +43,8 @@ class Rows(ABC):
     dtype: np.dtype[Any]
     indexable: bool = False
     """Whether single rows can be reached without reading all of them."""
+    streamed: bool = False
+    """Whether rows come from a file or an iterable, and may be more than fit in memory."""
     _is_csr: bool = False
 
     def __init__(self, home: Array | None = None) -> None:
@@ -62,9 +65,18 @@ class Rows(ABC):
     def _blocks(self, size: int) -> Iterator[Block]:
         """Yield blocks of at most ``size`` rows, in order, where the source has them."""
 
-    @abstractmethod
     def take(self, indices: np.ndarray) -> Array:
         """Return the rows at the sorted indices in host memory, as NumPy or CSR."""
+        picked = []
+        # A pass over all blocks, for what can't be entered in the middle. Blocks without a row that is
+        # asked for are not loaded.
+        for start, stop, load in self._blocks(2**15):
+            low, high = np.searchsorted(indices, (start, stop))
+            if high > low:
+                picked.append(load()[indices[low:high] - start])
+        if not picked:
+            return np.empty((0, self.n_features), self.dtype)
+        return sp.vstack(picked, format="csr") if sp.issparse(picked[0]) else np.concatenate(picked)
 
     def glance(self, n: int = 1000) -> Array:
         """Return about n evenly spaced rows in host memory, to see where the data lies."""
@@ -74,6 +86,11 @@ class Rows(ABC):
     def row_nbytes(self) -> int:
         """Memory of a row in a block."""
         return self.n_features * self.dtype.itemsize
+
+    @property
+    def load_nbytes(self) -> int:
+        """Memory that loading a block takes for each row: the row, and what it is computed from."""
+        return self.row_nbytes
 
     def learned(self, values: Array) -> Array:
         """Return a copy of learned values in the library, device and dtype of the data."""
@@ -101,6 +118,7 @@ class ArrayRows(Rows):
         if is_cpu_tensor(X) and str(X.dtype) != "torch.bfloat16":
             X = X.numpy()
         self._X = X
+        self.streamed = _is_memory_map(X)
 
     @property
     def row_nbytes(self) -> int:
@@ -127,19 +145,66 @@ class ArrayRows(Rows):
         return host_block(to_host(picked), self.dtype)
 
 
+class StoredRows(Rows):
+    """Rows of an array in a file that is read by slices, such as those of h5py and Zarr."""
+
+    streamed = True
+
+    def __init__(self, X: Any) -> None:
+        super().__init__()
+        self.n_rows, self.n_features = X.shape
+        self.dtype = working_dtype(X.dtype)
+        self._X = X
+        # The rows of a chunk, which the library decodes as a whole whatever part of it is asked for.
+        self._chunk = X.chunks[0] if X.chunks else 1
+
+    def _blocks(self, size: int) -> Iterator[Block]:
+        if self._chunk <= size:
+            # Whole chunks, so that none is decoded twice.
+            step = size // self._chunk * self._chunk
+            for start in range(0, self.n_rows, step):
+                stop = min(start + step, self.n_rows)
+                yield start, stop, partial(self._read, start, stop)
+        else:
+            for offset in range(0, self.n_rows, self._chunk):
+                rows = ArrayRows(self._read(offset, offset + self._chunk), self.dtype)
+                for start, stop, load in rows._blocks(size):
+                    yield offset + start, offset + stop, load
+
+    def _read(self, start: int, stop: int) -> np.ndarray:
+        return np.ascontiguousarray(self._X[start:stop], dtype=self.dtype)
+
+
 class IterableRows(Rows):
-    """Rows that come in blocks from an iterable that can be walked again; nnz is that of CSR blocks."""
+    """Rows that come in blocks from an iterable that can be walked again.
+
+    Parameters
+    ----------
+    source : iterable of arrays
+        The blocks.
+    lengths : tuple of int
+        Rows of each.
+    n_features : int
+        Columns of all.
+    dtype : dtype
+        To compute in.
+    nnz : int or None
+        Stored values of all blocks, if they are CSR.
+    """
+
+    streamed = True
 
     def __init__(
         self,
         source: Iterable[Array],
-        n_rows: int,
+        lengths: tuple[int, ...],
         n_features: int,
         dtype: Any,
         nnz: int | None = None,
     ) -> None:
         super().__init__()
-        self.n_rows, self.n_features = n_rows, n_features
+        self.lengths = lengths
+        self.n_rows, self.n_features = sum(lengths), n_features
         self.dtype = np.dtype(dtype)
         self._is_csr, self._nnz = nnz is not None, nnz
         self._source = source
@@ -171,19 +236,6 @@ class IterableRows(Rows):
             f"the iterable of blocks gave {self.n_rows} rows on the first walk and {now} on this one; "
             "its __iter__ must give the same blocks each time"
         )
-
-    def take(self, indices: np.ndarray) -> Array:
-        """Return the rows at the sorted indices in host memory, as NumPy or CSR."""
-        picked = []
-        # A pass over all blocks: an iterable can't be entered in the middle. Blocks without a row that is
-        # asked for are not loaded.
-        for start, stop, load in self._blocks(2**15):
-            low, high = np.searchsorted(indices, (start, stop))
-            if high > low:
-                picked.append(load()[indices[low:high] - start])
-        if not picked:
-            return np.empty((0, self.n_features), self.dtype)
-        return sp.vstack(picked, format="csr") if sp.issparse(picked[0]) else np.concatenate(picked)
 
 
 class DaskRows(Rows):
@@ -222,6 +274,16 @@ def _load_to(place: Place, load: Callable[[], Array]) -> Array:
     return place.put(block)
 
 
+def _is_memory_map(X: Any) -> bool:
+    """Return whether an array, or the one that it is a view of, is a memory-mapped file."""
+    # scikit-learn's checks return views of memory maps as plain arrays.
+    while isinstance(X, np.ndarray):
+        if isinstance(X, np.memmap):
+            return True
+        X = X.base
+    return isinstance(X, mmap)
+
+
 def _csr_row_nbytes(rows: Rows, nnz: int) -> int:
     """Return the mean memory of a CSR row: values, column indices, and its end."""
     return nnz * (rows.dtype.itemsize + 8) // max(1, rows.n_rows) + 8
@@ -231,11 +293,13 @@ def as_array(X: Any) -> Array:
     """Return what may be cut into blocks: an array as it is, sparse ones as CSR, the rest as NumPy."""
     if sp.issparse(X):
         return X.tocsr()
-    return X if array_api_compat.is_array_api_obj(X) else np.asarray(X)
+    return X if array_api_compat.is_array_api_obj(X) or isinstance(X, Rows) else np.asarray(X)
 
 
 def as_rows(X: Array, dtype: Any = None) -> Rows:
-    """Return the rows of an array, tensor or Dask array that is known to be valid."""
+    """Return the rows of an array, tensor, Dask array or lazy result that is known to be valid."""
+    if isinstance(X, Rows):
+        return X
     return DaskRows(X, dtype) if array_api_compat.is_dask_array(X) else ArrayRows(X, dtype)
 
 

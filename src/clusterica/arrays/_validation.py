@@ -17,6 +17,7 @@ from sklearn.utils import assert_all_finite, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
+from clusterica.arrays._lazy import LazyRows
 from clusterica.arrays._place import (
     Array,
     Place,
@@ -25,7 +26,7 @@ from clusterica.arrays._place import (
     to_host,
     working_dtype,
 )
-from clusterica.arrays._rows import ArrayRows, IterableRows, Rows, as_rows
+from clusterica.arrays._rows import ArrayRows, IterableRows, Rows, StoredRows, as_rows
 from clusterica.arrays._sklearn import (
     check_feature_names,
     check_n_features,
@@ -48,7 +49,7 @@ def check_rows(
     ----------
     estimator : estimator
         Receives ``n_features_in_`` (and ``feature_names_in_``) on reset, is checked against otherwise.
-    X : array-like, CSR, tensor, Dask array or iterable of blocks, (n_samples, n_features)
+    X : array-like, CSR, tensor, Dask array, array in a file or iterable of blocks, (n_samples, n_features)
         The data: finite numbers of any dtype.
     reset : bool
         True in fit, False in predict and transform.
@@ -61,6 +62,8 @@ def check_rows(
     check_not_masked(X)
     if array_api_compat.is_dask_array(X) or _is_tensor(X):
         return _check_tensor_or_dask(estimator, X, reset, min_rows)
+    if isinstance(X, LazyRows) or _is_stored(X):
+        return _check_file_or_lazy(estimator, X, reset, min_rows)
     if _is_iterable_of_blocks(X):
         return _check_blocks(estimator, X, reset, accept_sparse, min_rows)
     # Of float16 scikit-learn's check makes an array of the size of X.
@@ -227,7 +230,7 @@ class Labels(NamedTuple):
     codes: np.ndarray
 
 
-def check_labels(estimator: BaseEstimator, y: Any, n_rows: int) -> Labels:
+def check_labels(estimator: BaseEstimator, y: Any, rows: Rows | int) -> Labels:
     """Validate the labels of a classification: one for every row, none missing.
 
     Parameters
@@ -236,15 +239,18 @@ def check_labels(estimator: BaseEstimator, y: Any, n_rows: int) -> Labels:
         Named in the messages.
     y : array-like or tensor of shape (n_rows,), or a column of shape (n_rows, 1)
         Numbers, strings or other objects that can be sorted; a column raises scikit-learn's
-        DataConversionWarning.
-    n_rows : int
-        Number of rows of X.
+        DataConversionWarning. For X in blocks also an iterable of arrays, the labels of every block.
+    rows : Rows or int
+        The rows of X, or their number.
     """
+    n_rows = rows if isinstance(rows, int) else rows.n_rows
     name = type(estimator).__name__
     if y is None:
         raise ValueError(
             f"{name} requires y to be passed, but the target y is None; give one label for every row"
         )
+    if _is_blocks_of_labels(y):
+        y = _joined_labels(y, rows)
     y = column_or_1d(np.asarray(y) if isinstance(y, list | tuple) else to_host(y), warn=True)
     if len(y) != n_rows:
         raise ValueError(
@@ -267,13 +273,36 @@ def check_labels(estimator: BaseEstimator, y: Any, n_rows: int) -> Labels:
     return Labels(classes.astype(classes.dtype.newbyteorder("=")), codes)
 
 
+def _is_blocks_of_labels(y: Any) -> bool:
+    if isinstance(y, list | tuple):
+        # A list of tensors without dimensions is a list of labels.
+        return len(y) > 0 and all(getattr(part, "ndim", 0) == 1 for part in y)
+    return isinstance(y, Iterable) and not any(hasattr(y, a) for a in ("__array__", "__getitem__"))
+
+
+def _joined_labels(y: Iterable[Any], rows: Rows | int) -> np.ndarray:
+    """Return labels in blocks as one array; they must be cut as the blocks of X are."""
+    parts = [np.asarray(to_host(part)) for part in y]
+    cut = rows.lengths if isinstance(rows, IterableRows) else None
+    lengths = tuple(len(part) for part in parts)
+    if cut is not None and lengths != cut:
+        at = next((i for i, (a, b) in enumerate(zip(cut, lengths, strict=False)) if a != b), None)
+        problem = (
+            f"X has {len(cut)} blocks and y has {len(lengths)}"
+            if at is None
+            else f"block {at} of X has {cut[at]} rows and that of y has {lengths[at]} labels"
+        )
+        raise ValueError(f"{problem}; give the labels of every block of X, in the same order")
+    return np.concatenate(parts)
+
+
 def check_model_device(estimator: BaseEstimator, home: Place, fitted: Array) -> None:
     """Refuse data that is on another device than the fitted model: nothing is moved in silence."""
     model, data = Place(fitted).name, home.name
     if model != data:
         raise ValueError(
-            f"{type(estimator).__name__} was fitted on device {model!r} and X is on device {data!r}; "
-            "move X there first, or fit again on data of that device"
+            f"{type(estimator).__name__} was fitted on device {model!r} and X is on device {data!r}; move X "
+            f"there first, or the model to X with clusterica.to_device(model, {data!r})"
         )
 
 
@@ -288,12 +317,34 @@ def _is_tensor(X: Any) -> bool:
 def _is_iterable_of_blocks(X: Any) -> bool:
     if isinstance(X, list | tuple):
         return len(X) > 0 and all(getattr(part, "ndim", 0) == 2 for part in X)
-    array_like = any(
-        hasattr(X, a) for a in ("shape", "__array__", "__dataframe__", "__array_interface__")
-    )
+    array_like = any(hasattr(X, a) for a in ("__array__", "__dataframe__", "__array_interface__"))
+    # Iterables of blocks may know their shape; what can also be indexed is an array of another library.
+    array_like = array_like or sp.issparse(X) or (hasattr(X, "shape") and hasattr(X, "__getitem__"))
     return (
         isinstance(X, Iterable) and not array_like and not isinstance(X, str | bytes | dict | set)
     )
+
+
+def _is_stored(X: Any) -> bool:
+    """Return True for an array in a file, such as those of h5py and Zarr (Dask arrays are known before)."""
+    return all(hasattr(X, a) for a in ("shape", "dtype", "chunks", "__getitem__"))
+
+
+def _check_file_or_lazy(estimator: BaseEstimator, X: Any, reset: bool, min_rows: int) -> Rows:
+    _check_shape(estimator, X.shape, min_rows)
+    if isinstance(X, LazyRows):
+        rows: Rows = X  # its source was checked, and it checks what it computes
+    else:
+        if np.dtype(X.dtype).kind not in "biuf":
+            raise ValueError(
+                f"{type(estimator).__name__} needs an array of real numbers, and the one in the file has "
+                f"dtype {X.dtype}; store it as float32 or float64"
+            )
+        rows = StoredRows(X)
+        _check_finite(rows)
+    # The number of features only: scikit-learn's own check would read the whole array.
+    validate_data(estimator, X, reset=reset, skip_check_array=True)
+    return rows
 
 
 def _check_tensor_or_dask(estimator: BaseEstimator, X: Array, reset: bool, min_rows: int) -> Rows:
@@ -330,7 +381,8 @@ def _check_blocks(
             f"{name} walks over its data more than once, and this {type(X).__name__} can be walked "
             "only once; pass a list of blocks, or an object whose __iter__ starts anew each time"
         )
-    n_rows, n_features, dtype = 0, None, np.dtype(np.float32)
+    lengths: list[int] = []
+    n_features, dtype = None, np.dtype(np.float32)
     kinds, nnz = set(), 0
     for part in X:
         check_not_masked(part)
@@ -352,7 +404,8 @@ def _check_blocks(
                 "all blocks must have the same columns"
             )
         check_feature_names(estimator, part, reset=reset and n_features is None)
-        n_rows, n_features = n_rows + block.shape[0], block.shape[1]
+        lengths.append(block.shape[0])
+        n_features = block.shape[1]
         dtype = np.promote_types(dtype, working_dtype(block.dtype))
         kinds.add(sp.issparse(block))
         nnz += block.nnz if sp.issparse(block) else 0
@@ -364,9 +417,9 @@ def _check_blocks(
         raise TypeError(
             "the blocks of X are partly sparse and partly dense; give one kind, CSR or dense"
         )
-    _check_shape(estimator, (n_rows, n_features), min_rows)
+    _check_shape(estimator, (sum(lengths), n_features), min_rows)
     check_n_features(estimator, np.empty((1, n_features)), reset=reset)
-    return IterableRows(X, n_rows, n_features, dtype, nnz=nnz if kinds == {True} else None)
+    return IterableRows(X, tuple(lengths), n_features, dtype, nnz=nnz if kinds == {True} else None)
 
 
 def _check_shape(estimator: BaseEstimator, shape: tuple[int, ...], min_rows: int) -> None:

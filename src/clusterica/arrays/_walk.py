@@ -192,7 +192,7 @@ def block_size(rows: Rows, row_bytes: int, n_parameters: int = 0) -> int:
     threads = active_config().n_threads if is_numpy else 1
     # Each thread has a block, and one more waits for the fold; a device works on one at a time.
     in_flight = threads + 1 if is_numpy else 1
-    fits = rows.place.memory // (in_flight * (row_bytes + rows.row_nbytes))
+    fits = rows.place.memory // (in_flight * (row_bytes + rows.load_nbytes))
     # float32 sums inside a block stay accurate up to about this many rows; float64 takes over between.
     most = max(1, min(fits, 2**15 if is_numpy else 2**17))
     if not is_numpy:

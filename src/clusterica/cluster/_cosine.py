@@ -5,7 +5,7 @@ from __future__ import annotations
 from numbers import Integral
 from typing import Any, ClassVar
 
-from clusterica.arrays import Array, Interval, map_rows
+from clusterica.arrays import Array, Interval, transform_rows
 from clusterica.cluster._base import BaseKMeans
 from clusterica.ops.assign import scores_of_both_signs
 from clusterica.ops.rules import Axis
@@ -152,7 +152,7 @@ class CosineKMeans(BaseKMeans):
         responses : array of shape (n_samples, 2 * n_axes)
         """
         rows, C, _ = self._for_new_rows(X)
-        return map_rows(scores_of_both_signs, rows, C)
+        return transform_rows(scores_of_both_signs, rows, C)
 
     @property
     def _rule(self) -> Axis:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from numbers import Real
 from typing import Any, ClassVar
 
-from clusterica.arrays import Array, Interval, map_rows
+from clusterica.arrays import Array, Interval, transform_rows
 from clusterica.cluster._base import BaseKMeans
 from clusterica.ops.assign import scores
 from clusterica.ops.rules import GainShape
@@ -153,4 +153,4 @@ class GainShapeKMeans(BaseKMeans):
             Inner products.
         """
         rows, C, _ = self._for_new_rows(X)
-        return map_rows(scores, rows, C)
+        return transform_rows(scores, rows, C)

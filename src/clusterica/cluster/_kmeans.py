@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from clusterica.arrays import Array, map_rows
+from clusterica.arrays import Array, transform_rows
 from clusterica.cluster._base import BaseKMeans
 from clusterica.ops.assign import distances
 from clusterica.ops.rules import EUCLIDEAN
@@ -125,4 +125,4 @@ class KMeans(BaseKMeans):
         distances : array of shape (n_samples, n_clusters)
         """
         rows, C, shift = self._for_new_rows(X)
-        return map_rows(distances, rows, C, shift)
+        return transform_rows(distances, rows, C, shift)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from clusterica.arrays import Array, map_rows
+from clusterica.arrays import Array, transform_rows
 from clusterica.cluster._base import BaseKMeans
 from clusterica.ops.assign import cosines
 from clusterica.ops.rules import DIRECTION
@@ -136,4 +136,4 @@ class SphericalKMeans(BaseKMeans):
             Cosines.
         """
         rows, C, _ = self._for_new_rows(X)
-        return map_rows(cosines, rows, C)
+        return transform_rows(cosines, rows, C)

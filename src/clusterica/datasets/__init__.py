@@ -6,6 +6,7 @@ from clusterica.datasets._files import data_folder
 from clusterica.datasets._folder import load_caltech101, load_image_folder
 from clusterica.datasets._image_set import ImageSet
 from clusterica.datasets._mnist import load_fashion_mnist, load_mnist
+from clusterica.datasets._parquet import ParquetBlocks, open_parquet
 from clusterica.datasets._pictures import UnreadableImageError, read_picture
 from clusterica.datasets._sources import SparseSources, make_sparse_sources
 from clusterica.datasets._stl import load_stl10
@@ -13,6 +14,7 @@ from clusterica.datasets._synthetic_images import SparseImages, make_rectangles,
 
 __all__ = [
     "ImageSet",
+    "ParquetBlocks",
     "SparseImages",
     "SparseSources",
     "UnreadableImageError",
@@ -27,6 +29,7 @@ __all__ = [
     "make_rectangles",
     "make_sparse_images",
     "make_sparse_sources",
+    "open_parquet",
     "photo_patches",
     "read_picture",
 ]

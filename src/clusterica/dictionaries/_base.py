@@ -7,7 +7,6 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from array_api_compat import is_dask_array
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.callback import CallbackSupportMixin
 
@@ -64,7 +63,7 @@ class BaseDictionary(
             In the library and on the device of X.
         """
         rows = check_fitted_rows(self, X, "components_")
-        return self._encoder().encode_rows(rows, self.components_, lazy=is_dask_array(X))
+        return self._encoder().encode_rows(rows, self.components_, lazy=True)
 
     def _learned(self, rows: Rows, D: HostArray) -> dict[str, Any]:
         """Return the attributes that transform needs."""

@@ -83,7 +83,7 @@ class BaseKSVDClassifier(ClassifierMixin, BaseDictionary):
         self
         """
         rows = check_rows(self, X, reset=True, min_rows=2)
-        labels = check_labels(self, y, rows.n_rows)
+        labels = check_labels(self, y, rows)
         if len(labels.classes) < 2:
             raise ValueError(
                 f"{type(self).__name__} needs two or more classes, and y has one class only "

@@ -7,7 +7,6 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from array_api_compat import is_dask_array
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.callback import CallbackSupportMixin
 from sklearn.exceptions import ConvergenceWarning
@@ -22,8 +21,8 @@ from clusterica.arrays import (
     check_fitted_rows,
     check_rows,
     fit_context,
+    lazy_rows,
     map_reduce,
-    map_rows,
     map_rows_reduce,
     one_blas_thread,
     to_host,
@@ -256,8 +255,9 @@ class KernelSparseCoding(
         # New rows may have another dtype than those of fit: the work is in theirs.
         W = rows.place.put(np.asarray(to_host(self.components_), dtype=rows.dtype))
         G, settings = gram(self.kernel_, W), self._code_settings()
-        if is_dask_array(X):  # lazy: there are no codes yet to warn about
-            return map_rows(partial(_codes, **settings), rows, W, G)
+        later = lazy_rows(partial(_codes, **settings), rows, W, G)
+        if later is not None:  # there are no codes yet to warn about
+            return later
         S, (n_unsolved,) = map_rows_reduce(partial(_counted_codes, **settings), rows, W, G)
         self._warn_of_unsolved(float(n_unsolved), rows.n_rows)
         return S

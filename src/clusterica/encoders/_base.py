@@ -26,7 +26,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Self
 
-import array_api_compat
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array
@@ -39,7 +38,7 @@ from clusterica.arrays import (
     check_fitted_rows,
     check_rows,
     fit_context,
-    map_rows,
+    lazy_rows,
     map_rows_reduce,
     row_bytes_of,
     to_host,
@@ -159,7 +158,7 @@ class BaseEncoder(
             In the library and on the device of X.
         """
         rows = check_fitted_rows(self, X, "dictionary_")
-        return self.encode_rows(rows, self.dictionary_, lazy=array_api_compat.is_dask_array(X))
+        return self.encode_rows(rows, self.dictionary_, lazy=True)
 
     def encode_rows(self, rows: Rows, D: Array, *, lazy: bool = False) -> Array:
         """Return the codes of checked rows by a dictionary; warn once of codes that did not converge.
@@ -171,7 +170,8 @@ class BaseEncoder(
         D : array of shape (n_atoms, n_features)
             The dictionary, of any library and dtype.
         lazy : bool, default=False
-            Whether the rows are those of a Dask array: a count would have to compute all codes now.
+            Whether the codes may be lazy (see :class:`clusterica.arrays.LazyRows`), as ``transform`` returns
+            them. Lazy codes are not counted: that would compute all of them now.
 
         Returns
         -------
@@ -180,10 +180,11 @@ class BaseEncoder(
         """
         # In the dtype of the rows, which may differ from that of the rows in fit.
         D = np.asarray(to_host(D), dtype=rows.dtype)
-        if lazy:
-            return map_rows(self.encode, rows, *self.prepare(D))
+        params = self.prepare(D)
+        if lazy and (later := lazy_rows(self.encode, rows, *params)) is not None:
+            return later
         # Codes and counts in one walk: the solver would otherwise run twice.
-        codes, counts = map_rows_reduce(self.encode_and_count, rows, *self.prepare(D))
+        codes, counts = map_rows_reduce(self.encode_and_count, rows, *params)
         if counts is not None:
             self.warn_not_converged(int(counts[0]))
         return codes

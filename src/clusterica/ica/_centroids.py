@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import array_api_compat
@@ -11,11 +10,10 @@ from sklearn.base import BaseEstimator
 
 from clusterica.arrays import (
     Array,
-    IterableRows,
     Rows,
     as_array,
     as_rows,
-    block_size,
+    config_context,
     get_config,
     in_order,
     to_host,
@@ -58,16 +56,21 @@ def white_rows(
         chosen = rows.home.put(rows.take(_choose(rows, n_rows, rng)))
         return whitener._whiten(as_rows(chosen, rows.dtype))
     if isinstance(clusterer, BaseKMeans) and _too_large(X, rows, whitener):
-        return WhiteBlocks(rows, whitener)
+        return _lazily(rows, whitener)
     return whitener.transform(X)
 
 
 def all_white_rows(X: Any, rows: Rows, whitener: Whitener | KernelWhitener) -> Rows:
     """Return all rows whitened: an array where that fits the memory budget, else made on every walk."""
     if _too_large(X, rows, whitener):
-        Z = WhiteBlocks(rows, whitener)
-        return IterableRows(Z, rows.n_rows, whitener.n_components_, rows.dtype)
+        return _lazily(rows, whitener)
     return as_rows(as_array(whitener.transform(X)), rows.dtype)
+
+
+def _lazily(rows: Rows, whitener: Whitener | KernelWhitener) -> Rows:
+    """Return whitened rows that are computed on every walk."""
+    with config_context(lazy=True):
+        return as_rows(whitener._whiten(rows))
 
 
 def _too_large(X: Any, rows: Rows, whitener: Whitener | KernelWhitener) -> bool:
@@ -133,16 +136,3 @@ def centroids_of(clusterer: BaseEstimator, n_white: int) -> tuple[np.ndarray, np
         return C, np.ones(len(C))
     labels = to_host(labels)
     return C, np.bincount(labels[labels >= 0], minlength=len(C)).astype(np.float64)
-
-
-class WhiteBlocks:
-    """Whitened blocks of rows that are too many to be kept."""
-
-    def __init__(self, rows: Rows, whitener: Whitener | KernelWhitener) -> None:
-        self._rows, self._whitener = rows, whitener
-
-    def __iter__(self) -> Iterator[np.ndarray]:
-        rows, whitener = self._rows, self._whitener
-        size = block_size(rows, 2 * whitener.n_components_ * rows.dtype.itemsize)
-        for _, _, load in rows.blocks(size):
-            yield whitener._whiten(as_rows(to_host(load()), rows.dtype))

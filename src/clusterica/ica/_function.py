@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from clusterica.arrays import Array, to_host, to_like
+from clusterica.arrays import Array, config_context, to_host, to_like
 from clusterica.ica._cluster_ica import ClusterICA
 
 
@@ -75,7 +75,8 @@ def cluster_ica(
             f"n_components={n_components} of {X.shape[0]} signals needs whiten=True, which reduces them"
         )
     ica = ClusterICA(n_components, max_iter=max_iter, random_state=random_state).fit(X.T)
-    S = ica.transform(X.T).T
+    with config_context(lazy=False):  # a function of arrays gives arrays
+        S = ica.transform(X.T).T
     if not whiten:  # the whitener of ClusterICA has found what is left to whiten, and W includes it
         return Separation(None, ica.components_, S)
     # components_ = W K, and K times its pseudo-inverse is the identity.

@@ -17,9 +17,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from clusterica.arrays import Array, Rows, as_rows, to_host, warn_user
+from clusterica.arrays import Array, LazyRows, Rows, as_rows, to_host, warn_user
 from clusterica.contrasts import Contrast, SmoothedL1
-from clusterica.ica._centroids import WhiteBlocks
 from clusterica.ica._likelihood import maximize_likelihood, means_of, symmetric_fixed_point
 from clusterica.ops.likelihood import LikelihoodSums, likelihood_sums
 from clusterica.ops.linalg import polar_factor, unit_rows
@@ -96,7 +95,7 @@ def find_start(
     # All rows, where the sample is blocks that are made anew on every walk, or has directions without
     # variance. Otherwise the sample, made exactly white, which weak sources need.
     white = WhiteRows(rows, space.R @ space.T, space.mean)
-    if not isinstance(sample, WhiteBlocks):
+    if not isinstance(sample, LazyRows):
         Y = as_rows(sample)
         n, mean, second = (to_host(m) for m in moments_about_mean(Y))
         values, vectors = np.linalg.eigh(second / n)

@@ -148,7 +148,7 @@ class LinearClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         """
         rows = check_rows(self, X, reset=True, min_rows=2)
         weights = check_weights(sample_weight, rows, np.float64)
-        self.classes_, codes = check_labels(self, y, rows.n_rows)
+        self.classes_, codes = check_labels(self, y, rows)
         codes = codes.astype(np.int32)
         weights, total = self._class_weighted(weights, codes)
         given = self._given_strength(total)

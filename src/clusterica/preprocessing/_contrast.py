@@ -19,6 +19,7 @@ from clusterica.arrays import (
     map_reduce,
     map_rows,
     to_host,
+    transform_rows,
     warn_user,
 )
 from clusterica.ops.patch import extremes, normalize_contrast, sum_of_variances
@@ -126,4 +127,4 @@ class ContrastNormalizer(FloatOutputMixin, OneToOneFeatureMixin, TransformerMixi
         """
         check_is_fitted(self, "eps_")
         rows = check_rows(self, X, reset=False)
-        return map_rows(partial(normalize_contrast, eps=self.eps_), rows)
+        return transform_rows(partial(normalize_contrast, eps=self.eps_), rows)

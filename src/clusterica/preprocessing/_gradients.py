@@ -10,7 +10,14 @@ from typing import Any, ClassVar, Self
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from clusterica.arrays import Array, FloatOutputMixin, Interval, check_rows, fit_context, map_rows
+from clusterica.arrays import (
+    Array,
+    FloatOutputMixin,
+    Interval,
+    check_rows,
+    fit_context,
+    transform_rows,
+)
 from clusterica.ops.gradients import PatchShape, gradient_histograms
 
 
@@ -152,4 +159,4 @@ class GradientDescriptor(
             clip=float(self.clip),
             floor=float(self.floor),
         )
-        return map_rows(describe, rows)
+        return transform_rows(describe, rows)

@@ -22,8 +22,8 @@ from clusterica.arrays import (
     fit_context,
     get_config,
     map_reduce,
-    map_rows,
     to_host,
+    transform_rows,
 )
 from clusterica.kernels import KERNEL_NAMES, Kernel, make_kernel
 from clusterica.ops.kernel_pca import (
@@ -227,7 +227,7 @@ class KernelWhitener(
         params = [
             np.asarray(to_host(a), dtype=rows.dtype) for a in (self.landmarks_, B, self.mean_)
         ]
-        return map_rows(self._bound(kernel_project), rows, *params)
+        return transform_rows(self._bound(kernel_project), rows, *params)
 
     def _count_landmarks(self, rows: Rows) -> int:
         wanted = self.n_components or 1

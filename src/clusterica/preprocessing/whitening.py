@@ -25,9 +25,9 @@ from clusterica.arrays import (
     fit_context,
     get_config,
     map_reduce,
-    map_rows,
     namespace_of,
     to_host,
+    transform_rows,
     warn_user,
 )
 from clusterica.ops.linalg import combine, project
@@ -302,7 +302,7 @@ def apply_map(fn: Callable[..., Array], rows: Rows, matrix: Array, mean: Array) 
     """Return ``fn(block, matrix, mean)`` of all rows, in the library and on the device of the data."""
     # In the dtype of the rows: what was learned from float64 rows must not make float32 ones float64.
     params = [np.asarray(to_host(a), dtype=rows.dtype) for a in (matrix, mean)]
-    return map_rows(fn, rows, *params)
+    return transform_rows(fn, rows, *params)
 
 
 def percentage(text: str) -> float:

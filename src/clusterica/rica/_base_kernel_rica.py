@@ -19,8 +19,8 @@ from clusterica.arrays import (
     as_generator,
     check_fitted_rows,
     map_reduce,
-    map_rows,
     to_host,
+    transform_rows,
     warn_user,
 )
 from clusterica.cluster.starts import kmeans_start
@@ -157,7 +157,7 @@ class BaseKernelRICA(
         # New rows may have another dtype than those of fit: the work is in theirs.
         W = np.asarray(to_host(self.components_), dtype=rows.dtype)
         fn = partial(codes, kernel=self.kernel_, normalize=self.normalize)
-        return map_rows(fn, rows, W)
+        return transform_rows(fn, rows, W)
 
     def _keep(self, rows: Rows, found: KernelMinimum, sample: np.ndarray) -> None:
         """Set the fitted attributes."""

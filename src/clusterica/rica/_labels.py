@@ -42,7 +42,7 @@ def check_basis_labels(estimator: Any, y: Any, rows: Rows, n_per_class: int | No
     Without n_per_class the basis has as many vectors as there are features, or a few less, so that every
     class gets the same number, and one at least.
     """
-    classes, codes = check_labels(estimator, y, rows.n_rows)
+    classes, codes = check_labels(estimator, y, rows)
     if len(classes) < 2:
         raise ValueError(
             f"{type(estimator).__name__} needs two or more classes, and y has one class only "
