@@ -175,7 +175,7 @@ def _read_parquet(path: Path) -> Table:
     arrow = need("pyarrow", what=f"reading {path}", extra="files")
     try:
         table = parquet.read_table(path)
-    except (arrow.ArrowInvalid, OSError) as error:
+    except (arrow.ArrowException, OSError) as error:
         stop(f"{path} can't be read as Parquet: {error}")
     types = arrow.types
     is_number = [
@@ -194,7 +194,7 @@ def _read_parquet(path: Path) -> Table:
 def _read_npy(path: Path) -> Table:
     try:
         values = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError) as error:
+    except Exception as error:  # NumPy raises TokenError and others for damaged headers
         stop(f"{path} can't be read as an array of numbers: {error}")
     values = values[:, None] if values.ndim == 1 else values
     if values.ndim != 2 or values.dtype.kind not in "buif":
@@ -211,7 +211,7 @@ def _read_wav(path: Path) -> Table:
 
     try:
         rate, values = wavfile.read(path)
-    except (ValueError, EOFError) as error:
+    except Exception as error:  # SciPy raises UnboundLocalError and others for damaged files
         stop(f"{path} can't be read as a WAV file: {error}")
     values = values[:, None] if values.ndim == 1 else values
     names = tuple(f"channel {i + 1}" for i in range(values.shape[1]))

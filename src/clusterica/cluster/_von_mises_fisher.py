@@ -18,6 +18,7 @@ from clusterica.arrays import (
     as_generator,
     check_fitted_rows,
     check_rows,
+    check_scale,
     check_weights,
     fit_context,
     map_reduce,
@@ -180,6 +181,7 @@ class VonMisesFisherMixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
         """
         rows = check_rows(self, X, reset=True, accept_sparse=True)
         self._check_shape(rows)
+        check_scale(rows, np.float64)  # lengths are float64
         weights = check_weights(sample_weight, rows)
         rng = as_generator(self.random_state)
         named = isinstance(self.init, str) or callable(self.init)

@@ -20,6 +20,7 @@ from clusterica.arrays import (
     Place,
     as_generator,
     as_rows,
+    check_scale,
     get_config,
     map_reduce,
     namespace_of,
@@ -300,6 +301,7 @@ def learn_bank(
             "n_patches, give more images, or lower n_filters"
         )
     _warn_if_constant(rows)
+    check_scale(as_rows(rows))
     normalizer, whitener = steps
     for step in steps:
         if step is not None:

@@ -57,7 +57,10 @@ def gradient_histograms(
     """
     xp = namespace_of(X)
     height, width, channels = shape
-    grey = xp.mean(xp.reshape(X, (-1, height, width, channels)), axis=3)
+    # In units in which no square overflows or vanishes; lengths are divided out at the end.
+    least = max(floor, float(xp.finfo(X.dtype).smallest_normal))
+    unit = xp.clip(xp.max(xp.abs(X), axis=1, keepdims=True), min=least)
+    grey = xp.mean(xp.reshape(X / unit, (-1, height, width, channels)), axis=3)
     down, across = _slopes(grey, 1), _slopes(grey, 2)
     strength = xp.reshape(xp.sqrt(down * down + across * across), (-1, 1, height * width))
     angle = xp.reshape(xp.atan2(down, across), (-1, 1, height * width))
@@ -68,7 +71,7 @@ def gradient_histograms(
     oriented = strength * xp.clip(1 - apart, min=0)
     cells = xp.astype(to_like(_cell_weights(height, width, n_cells), X), X.dtype, copy=False)
     found = xp.matrix_transpose(oriented @ cells.T)  # (n_rows, n_cells², n_orientations)
-    return _normalized(xp.reshape(found, (X.shape[0], -1)), clip, floor)
+    return _normalized(xp.reshape(found, (X.shape[0], -1)), clip, floor / unit)
 
 
 def _slopes(images: Array, axis: int) -> Array:
@@ -108,12 +111,12 @@ def _cell_weights(height: int, width: int, n_cells: int) -> np.ndarray:
     return weights
 
 
-def _normalized(V: Array, clip: float, floor: float) -> Array:
+def _normalized(V: Array, clip: float, floor: Array) -> Array:
     """Return rows of unit length without large entries; rows of zeros, and flat ones, stay short."""
     xp = namespace_of(V)
     lengths = row_lengths(V)[:, None]
-    least = max(floor, float(xp.finfo(V.dtype).smallest_normal))
     flat = lengths <= floor
-    V = xp.clip(V / xp.clip(lengths, min=least), max=clip)
+    least = float(xp.finfo(V.dtype).smallest_normal)
+    V = xp.clip(V / xp.clip(xp.where(flat, floor, lengths), min=least), max=clip)
     again = row_lengths(V)[:, None]
     return xp.where(flat, V, V / xp.where(again > 0, again, 1.0))
