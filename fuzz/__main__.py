@@ -20,7 +20,17 @@ def work(name: str, n_runs: int, seconds: int) -> None:
     import atheris
 
     # Only what is imported here is followed by the fuzzer: our readers, and what they parse with.
-    followed = ["clusterica.io", "clusterica.datasets", "tarfile", "pickle", "zipfile", "gzip"]
+    followed = [
+        "clusterica.io",
+        "clusterica.datasets",
+        "clusterica.cli",
+        "scipy.io.wavfile",
+        "cyclopts",
+        "tarfile",
+        "pickle",
+        "zipfile",
+        "gzip",
+    ]
     with atheris.instrument_imports(include=followed):
         from fuzz import targets
 

@@ -13,12 +13,15 @@ import tempfile
 import warnings
 import zipfile
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 import clusterica
+from clusterica.cli._app import app
+from clusterica.cli._tables import read_table
 from clusterica.cluster import KMeans
 from clusterica.datasets import load_cifar10, load_image_folder, load_mnist, load_stl10
 from clusterica.datasets._download import unpack_nested_tar
@@ -35,7 +38,7 @@ class Target(NamedTuple):
 
     run: Callable[[bytes], object]
     seeds: Callable[[], list[bytes]]
-    errors: tuple[type[Exception], ...] = (ValueError, FileNotFoundError)
+    errors: tuple[type[BaseException], ...] = (ValueError, FileNotFoundError)
 
 
 def at(name: str, content: bytes) -> Path:
@@ -252,6 +255,78 @@ def image_seeds() -> list[bytes]:
     return seeds
 
 
+# --- The command ------------------------------------------------------------------------------------
+
+
+def table_target(suffix: str, seeds: Callable[[], list[bytes]]) -> Target:
+    """Return the target of one format of tables, which ends with numbers or by SystemExit."""
+    return Target(lambda content: read_table(at(f"table{suffix}", content)), seeds, (SystemExit,))
+
+
+def csv_seeds() -> list[bytes]:
+    texts = [
+        "a,b\n1,2\n3,4\n",
+        "1;2\n3;4",
+        '"x y"\t1e5\n-1\tna\n',
+        "1 2\n3 4\n",
+        "\ufeffa,b\n1,-inf\n",
+    ]
+    return [text.encode() for text in texts]
+
+
+def wav_seeds() -> list[bytes]:
+    from scipy.io import wavfile
+
+    seeds = []
+    for dtype in (np.uint8, np.int16, np.int32, np.float32):
+        out = io.BytesIO()
+        wavfile.write(out, 8000, np.arange(12, dtype=dtype).reshape(6, 2))
+        seeds.append(out.getvalue())
+    return seeds
+
+
+def npy_seeds() -> list[bytes]:
+    seeds = []
+    for array in (np.arange(6.0).reshape(3, 2), np.arange(3, dtype=">i2"), np.array(["a"])):
+        out = io.BytesIO()
+        np.save(out, array)
+        seeds.append(out.getvalue())
+    return seeds
+
+
+def parquet_seeds() -> list[bytes]:
+    import pyarrow
+    from pyarrow import parquet
+
+    out = io.BytesIO()
+    columns = {"a": [1.0, None], "b": [1, 2], "c": ["x", "y"], "d": [True, False]}
+    parquet.write_table(pyarrow.table(columns), out)
+    return [out.getvalue()]
+
+
+def parse_arguments(content: bytes) -> None:
+    # As an operating system hands them over: any bytes. They are parsed, and the command is not run.
+    tokens = [token.decode(errors="surrogateescape") for token in content.split(b"\0")]
+    with redirect_stdout(io.StringIO()):
+        app.parse_args(tokens)
+
+
+def argument_seeds() -> list[bytes]:
+    lines = (
+        "learn images -o model --filters 10 --seed 3",
+        "separate a.csv b.wav --columns x --json",
+        "cluster data.parquet --clusters 4 --device cpu",
+        "reproduce P1-fig1 --quick --rows RICA --rows KICA --fresh",
+        "predict model images --memory 1GB",
+        "features m x -o out.npy",
+        "download cifar10 --list",
+        "info model --json",
+        "--help",
+        "report --version",
+    )
+    return [line.replace(" ", "\0").encode() for line in lines]
+
+
 TARGETS = {
     "model files": Target(load, model_seeds, ()),
     "model contents": Target(lambda text: load(sealed(text)), description_seeds, ()),
@@ -263,6 +338,11 @@ TARGETS = {
     "STL": Target(read_stl, lambda: [b"\1" + b"0\n" * 10]),
     "Caltech": Target(unpack_caltech, caltech_seeds, ()),
     "image folders": Target(read_images, image_seeds),
+    "tables, CSV": table_target(".csv", csv_seeds),
+    "tables, WAV": table_target(".wav", wav_seeds),
+    "tables, npy": table_target(".npy", npy_seeds),
+    "tables, Parquet": table_target(".parquet", parquet_seeds),
+    "arguments": Target(parse_arguments, argument_seeds, (SystemExit,)),
 }
 
 
@@ -272,6 +352,7 @@ def call(name: str, content: bytes) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            target.run(content)
+            with redirect_stderr(io.StringIO()):  # messages of the command
+                target.run(content)
         except target.errors:
             return

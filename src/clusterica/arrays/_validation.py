@@ -116,6 +116,28 @@ def check_fitted_rows(
     return rows
 
 
+def check_scale(rows: Rows, dtype: Any = None) -> None:
+    """Refuse rows whose squares overflow or vanish in a dtype, that of the rows by default.
+
+    For learners that compute with squares: what they learn from such rows would be wrong without a word.
+    A glance decides, so that no pass over the rows is needed; a few rows beyond it show in the result.
+    """
+    dtype = rows.dtype if dtype is None else np.dtype(dtype)
+    limits, sample = np.finfo(dtype), rows.glance()
+    values = sample.data if sp.issparse(sample) else sample
+    largest = float(np.abs(values).max(initial=0))
+    # Room above for sums over many rows, and below for the digits of a number and of its square.
+    low = max(float(limits.tiny / limits.eps) ** 0.5, float(np.finfo(rows.dtype).tiny))
+    high = float(limits.max / 2**20) ** 0.5
+    if largest == 0 or low <= largest <= high:
+        return
+    remedy = f"divide X by {largest:.0e}" + (", or pass float64" if dtype != np.float64 else "")
+    raise ValueError(
+        f"the largest values of X are about {largest:.2g}, too {'small' if largest < low else 'large'} for "
+        f"their squares in {dtype}; these are exact enough between {low:.0e} and {high:.0e}: {remedy}"
+    )
+
+
 def check_not_masked(X: Any) -> None:
     """Refuse a NumPy array with masked entries: whatever lies under the mask would be taken for data."""
     if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):

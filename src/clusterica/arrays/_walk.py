@@ -17,9 +17,9 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from functools import cache, partial, wraps
 from typing import Any, NamedTuple, TypeVar
 
@@ -229,7 +229,12 @@ def _results(
             else:
                 values.append(rows.place.put(np.ascontiguousarray(a[start:stop])))
         # The block is loaded here, in the worker thread: reading a file or copying runs in parallel too.
-        return start, stop, fn(load(), *params, *values)
+        block = load()
+        # Overflow shows in the result, where it is an error that names the remedy.
+        with np.errstate(over="ignore", invalid="ignore"):
+            result = fn(block, *params, *values)
+        _check_finite(result[0], start)
+        return start, stop, result
 
     # One block stays in this thread and leaves BLAS its own, unless the user asked for one thread.
     if rows.place.is_numpy and (size < rows.n_rows or active_config().n_threads == 1):
@@ -237,6 +242,22 @@ def _results(
     else:
         for block in rows.blocks(size):
             yield run(*block)
+
+
+def _check_finite(per_row: Array | None, start: int) -> None:
+    """Refuse values of rows that are not finite, which can only come of overflow: rows are finite."""
+    if not isinstance(per_row, np.ndarray) or per_row.dtype.kind != "f":
+        return
+    # The sum is finite for almost all blocks, and costs little while they are in the cache.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(per_row.sum()):
+            return
+    bad = ~np.isfinite(per_row.reshape(len(per_row), -1)).all(axis=1)
+    if bad.any():
+        raise ValueError(
+            f"the result for row {start + int(bad.argmax())} of X overflows {per_row.dtype}: its values, or "
+            "what was learned, are too large; scale X down before fit, or pass float64"
+        )
 
 
 def _float64(value: Array) -> Array:
@@ -278,14 +299,27 @@ def sum_tiles(fn: Callable[..., Sums], X: Array, *params: Array, width: int) -> 
     if not is_host_array(X) or X.shape[0] <= size:
         return fn(X, *params)
     total: Any = None
-    for start in range(0, X.shape[0], size):
-        sums = fn(X[start : start + size], *params)
+    for part in pieces(X.shape[0], size):
+        sums = fn(X[part], *params)
         if total is None:
             total = [np.array(value, dtype=np.float64) for value in sums]
         else:
             for t, value in zip(total, sums, strict=True):
                 t += value
     return type(sums)(*total)
+
+
+def pieces(n_rows: int, size: int) -> Iterator[slice]:
+    """Yield slices of at most so many rows; no further ones if nobody waits for the result any more.
+
+    Compiled code can't be interrupted. An op that takes long for a block works in pieces of well under a
+    second, so that Ctrl-C, or an error in another block, is answered between them.
+    """
+    for start in range(0, n_rows, size):
+        given_up = _given_up.get()
+        if given_up is not None and given_up.is_set():
+            raise CancelledError
+        yield slice(start, min(start + size, n_rows))
 
 
 def in_tiles(width: Callable[..., int]) -> Callable[[Callable[..., Sums]], Callable[..., Sums]]:
@@ -331,21 +365,27 @@ def in_order(
                 yield fn(*task)
             return
         pending: deque[Future[Any]] = deque()
+        given_up = threading.Event()
         try:
             for task in tasks:
                 # Each task has its own copy: a context can't be entered by two threads at a time.
-                pending.append(_workers(n_threads).submit(copy_context().run, fn, *task))
+                context = copy_context()
+                context.run(_given_up.set, given_up)
+                pending.append(_workers(n_threads).submit(context.run, fn, *task))
                 # Bounded, so that results of finished blocks do not pile up in memory.
                 if len(pending) > n_threads + 1:
                     yield pending.popleft().result()
             while pending:
                 yield pending.popleft().result()
         finally:
+            given_up.set()
             for future in pending:
                 future.cancel()
 
 
 _worker = threading.local()
+# Set where the caller of in_order has left, by an error or Ctrl-C: running tasks end at their next piece.
+_given_up: ContextVar[threading.Event | None] = ContextVar("clusterica_given_up", default=None)
 
 
 @cache

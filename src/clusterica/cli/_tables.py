@@ -166,7 +166,7 @@ def _read_parquet(path: Path) -> Table:
     arrow = need("pyarrow", what=f"reading {path}", extra="files")
     try:
         table = parquet.read_table(path)
-    except (arrow.ArrowInvalid, OSError) as error:
+    except (arrow.ArrowException, OSError) as error:
         stop(f"{path} can't be read as Parquet: {error}")
     types = arrow.types
     is_number = [
@@ -193,7 +193,8 @@ def _read_array(path: Path) -> Table:
         else:
             # Pickles could run code.
             values = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError) as error:
+    # Readers raise almost anything for damaged files: TokenError, UnboundLocalError...
+    except Exception as error:
         kind = "a WAV file" if is_sound else "an array of numbers"
         stop(f"{path} can't be read as {kind}: {error}")
     values = values[:, None] if values.ndim == 1 else values

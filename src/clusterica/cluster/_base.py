@@ -26,6 +26,7 @@ from clusterica.arrays import (
     check_fitted_rows,
     check_model_device,
     check_rows,
+    check_scale,
     check_weights,
     fit_context,
     map_rows,
@@ -96,6 +97,7 @@ class BaseKMeans(
         self
         """
         rows = check_rows(self, X, reset=True, accept_sparse=True)
+        check_scale(rows)
         n_centers = self._check_n_centers(rows)
         weights = check_weights(sample_weight, rows)
         lloyd = self._lloyd(rows, weights, as_generator(self.random_state))
@@ -144,6 +146,7 @@ class BaseKMeans(
         """
         first = not hasattr(self, "_centers")
         rows = check_rows(self, X, reset=first, accept_sparse=True)
+        check_scale(rows)
         weights = check_weights(sample_weight, rows)
         rng = as_generator(self.random_state)
         lloyd = self._lloyd(rows, weights, rng)

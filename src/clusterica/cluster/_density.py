@@ -17,6 +17,7 @@ from clusterica.arrays import (
     StrOptions,
     check_fitted_rows,
     check_rows,
+    check_scale,
     check_weights,
     fit_context,
     map_rows,
@@ -188,6 +189,8 @@ class DensityClusterer(ClusterMixin, BaseEstimator):
             )
         rows = check_rows(self, X, reset=True)
         self._check_columns(rows)
+        if np.ptp(rows.glance()) > 0:  # equal rows are one cluster, however small
+            check_scale(rows, np.float64)
         weights = check_weights(sample_weight, rows)
         # Two walks: where the rows lie, and their weights on a grid that suits it.
         summary = summary_of(rows, weights)

@@ -18,6 +18,7 @@ from clusterica.arrays import (
     as_generator,
     check_fitted_rows,
     check_rows,
+    check_scale,
     check_weights,
     fit_context,
     map_reduce,
@@ -190,6 +191,7 @@ class VonMisesFisherMixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
                 f"n_samples={rows.n_rows} should be >= {self.n_components}, the number of components; lower "
                 "n_components or give more rows"
             )
+        check_scale(rows, np.float64)  # lengths are float64
         weights = check_weights(sample_weight, rows)
         rng = as_generator(self.random_state)
         named = isinstance(self.init, str) or callable(self.init)

@@ -18,6 +18,7 @@ from clusterica.arrays import (
     as_generator,
     check_fitted_rows,
     check_rows,
+    check_scale,
     fit_context,
     map_reduce,
     to_host,
@@ -184,6 +185,7 @@ class SparseAutoencoder(
         self
         """
         rows = check_rows(self, X, reset=True, min_rows=2)
+        check_scale(rows)
         rng = as_generator(self.random_state)
         K, d = self.n_components or rows.n_features, rows.n_features
         # The usual range for units of a sigmoid (Glorot & Bengio 2010); units begin at their target.

@@ -27,6 +27,7 @@ from clusterica.arrays import (
     check_fitted_rows,
     check_labels,
     check_rows,
+    check_scale,
     fit_context,
     map_rows,
     to_host,
@@ -83,6 +84,7 @@ class BaseKSVDClassifier(ClassifierMixin, BaseDictionary):
         self
         """
         rows = check_rows(self, X, reset=True, min_rows=2)
+        check_scale(rows, np.float64)  # sums of squares are float64
         labels = check_labels(self, y, rows)
         if len(labels.classes) < 2:
             raise ValueError(

@@ -14,6 +14,7 @@ from clusterica.arrays import (
     Rows,
     as_generator,
     check_rows,
+    check_scale,
     fit_context,
     map_reduce,
     one_blas_thread,
@@ -159,6 +160,7 @@ class KSVD(BaseDictionary):
         self
         """
         rows = check_rows(self, X, reset=True, min_rows=2)
+        check_scale(rows, np.float64)  # sums of squares are float64
         rng = as_generator(self.random_state)
         n = self.n_components or rows.n_features
         self.n_nonzero_ = check_n_nonzero(self.n_nonzero, n, rows.n_features)

@@ -19,6 +19,7 @@ from clusterica.arrays import (
     as_generator,
     check_fitted_rows,
     check_rows,
+    check_scale,
     fit_context,
     map_reduce,
     shuffled_batches,
@@ -181,6 +182,7 @@ class SparseRBM(
         self
         """
         rows = check_rows(self, X, reset=True, min_rows=2)
+        check_scale(rows)
         rng = as_generator(self.random_state)
         K, d = self.n_components or rows.n_features, rows.n_features
         total = moments_about_mean(rows)

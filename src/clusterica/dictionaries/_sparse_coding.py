@@ -17,6 +17,7 @@ from clusterica.arrays import (
     as_rows,
     check_model_device,
     check_rows,
+    check_scale,
     fit_context,
     map_reduce,
     one_blas_thread,
@@ -190,6 +191,7 @@ class SparseCoding(BaseDictionary):
         self
         """
         rows = check_rows(self, X, reset=True, min_rows=2)
+        check_scale(rows, np.float64)  # sums of squares are float64
         rng = as_generator(self.random_state)
         n = self.n_components or rows.n_features
         candidates, _ = draw_candidates(rows, n, rng)

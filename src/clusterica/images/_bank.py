@@ -21,6 +21,7 @@ from clusterica.arrays import (
     Place,
     as_generator,
     as_rows,
+    check_scale,
     get_config,
     map_reduce,
     namespace_of,
@@ -306,6 +307,7 @@ def learn_bank(
             "all patches are of one colour, so that there is nothing to learn; check that the images are "
             "not blank"
         )
+    check_scale(as_rows(rows))
     normalizer, whitener = steps
     for step in steps:
         if step is not None:

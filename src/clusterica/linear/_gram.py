@@ -69,7 +69,12 @@ class GramProblem:
             D = self._distances()
             # Up to a million pairs are enough for a median.
             some = to_host(D[:: max(1, len(D) // 1000), :: max(1, D.shape[1] // 1000)])
-            gammas = tuple(g / (float(np.median(some)) or 1.0) for g in GAMMAS)
+            # Where most rows are equal their distances are rounding, which may be negative.
+            typical = float(np.median(some))
+            rounding = (
+                16 * float(np.finfo(np.float32).eps) * float(np.max(to_host(self.gram.squares)))
+            )
+            gammas = tuple(g / (typical if typical > rounding else 1.0) for g in GAMMAS)
         elif self.kernel == "rbf":
             gammas = (float(self.gamma),)
         found: dict[int, tuple[Trial, int]] = {}

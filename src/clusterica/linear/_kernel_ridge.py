@@ -21,8 +21,10 @@ from clusterica.arrays import (
     Place,
     StrOptions,
     as_generator,
+    as_rows,
     check_labels,
     check_rows,
+    check_scale,
     fit_context,
     namespace_of,
     to_host,
@@ -256,13 +258,15 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
         if array_api_compat.is_torch_array(X):
             check_rows(self, X, reset=reset, min_rows=2 if reset else 1)
             return X if "float" in str(X.dtype) else X.double()
-        return validate_data(
+        X = validate_data(
             self,
             X,
             reset=reset,
             dtype=[np.float64, np.float32],
             ensure_min_samples=2 if reset else 1,
         )
+        check_scale(as_rows(X))
+        return X
 
     def _raw_blocks(self, X: Any) -> Iterator[Array]:
         """Yield blocks of features as they come."""

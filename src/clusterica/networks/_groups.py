@@ -15,6 +15,7 @@ from clusterica.arrays import (
     StrOptions,
     as_generator,
     check_rows,
+    check_scale,
     fit_context,
     map_reduce,
     to_host,
@@ -129,6 +130,7 @@ class DependencyGroups(BaseEstimator):
         self : DependencyGroups
         """
         rows = check_rows(self, X, reset=True, min_rows=2)
+        check_scale(rows)
         d, rng = rows.n_features, as_generator(self.random_state)
         if self.measure == "all" or d <= self.size:
             self.groups_, self.dependency_ = [np.arange(d)], [np.full(d, np.nan)]

@@ -53,7 +53,10 @@ def gradient_histograms(
     """
     xp = namespace_of(X)
     height, width, channels = shape
-    grey = xp.mean(xp.reshape(X, (-1, height, width, channels)), axis=3)
+    # In units in which no square overflows or vanishes; lengths are divided out at the end.
+    least = max(floor, float(xp.finfo(X.dtype).smallest_normal))
+    unit = xp.clip(xp.max(xp.abs(X), axis=1, keepdims=True), min=least)
+    grey = xp.mean(xp.reshape(X / unit, (-1, height, width, channels)), axis=3)
     down, across = _slopes(grey, 1), _slopes(grey, 2)
     strength = xp.reshape(xp.sqrt(down * down + across * across), (-1, 1, height * width))
     angle = xp.reshape(xp.atan2(down, across), (-1, 1, height * width))
@@ -67,10 +70,12 @@ def gradient_histograms(
     V = xp.reshape(found, (X.shape[0], -1))
     # Unit length without large entries. Rows of zeros, and flat ones, stay short: they would be noise.
     lengths = row_lengths(V)[:, None]
-    least = max(floor, float(xp.finfo(V.dtype).smallest_normal))
-    V = xp.clip(V / xp.clip(lengths, min=least), max=clip)
+    floor = floor / unit
+    flat = lengths <= floor
+    least = float(xp.finfo(V.dtype).smallest_normal)
+    V = xp.clip(V / xp.clip(xp.where(flat, floor, lengths), min=least), max=clip)
     again = row_lengths(V)[:, None]
-    return xp.where(lengths <= floor, V, V / xp.where(again > 0, again, 1.0))
+    return xp.where(flat, V, V / xp.where(again > 0, again, 1.0))
 
 
 def _slopes(images: Array, axis: int) -> Array:

@@ -93,12 +93,17 @@ def take_patches(images: Array, which: Array, top: Array, left: Array, *, patch_
 def normalize_contrast(X: Array, *, eps: float) -> Array:
     """Return ``(x - mean(x)) / sqrt(var(x) + eps)`` of every row of a block (var divides by n_features)."""
     xp = namespace_of(X)
-    centred = X - xp.mean(X, axis=1, keepdims=True)
+    limits = xp.finfo(X.dtype)
+    largest = xp.max(xp.abs(X), axis=1, keepdims=True)
+    # In units in which squares neither overflow nor vanish, unless beside eps.
+    unit = xp.clip(largest, min=max(eps**0.5, float(limits.smallest_normal)))
+    centred = (X / unit) - xp.mean(X / unit, axis=1, keepdims=True)
     variance = xp.mean(centred * centred, axis=1, keepdims=True)
     # A flat row has no contrast to normalise, only the rounding of its mean; it becomes zero.
-    rounding = 4 * xp.finfo(X.dtype).eps * xp.max(xp.abs(X), axis=1, keepdims=True)
-    flat = variance <= rounding**2
-    return xp.where(flat, 0, centred / xp.sqrt(xp.where(flat, 1, variance + eps)))
+    flat = variance <= (4 * limits.eps * (largest / unit)) ** 2
+    # Divided twice: eps / unit² could vanish where unit² does not fit.
+    spread = xp.sqrt(xp.where(flat, 1, variance + eps / unit / unit))
+    return xp.where(flat, 0, centred / spread)
 
 
 @working_memory(lambda row: 2 * row.nbytes)

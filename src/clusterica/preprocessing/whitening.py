@@ -22,6 +22,7 @@ from clusterica.arrays import (
     check_fitted_rows,
     check_model_device,
     check_rows,
+    check_scale,
     fit_context,
     get_config,
     map_reduce,
@@ -144,6 +145,7 @@ class Whitener(FloatOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMix
         self
         """
         rows = check_rows(self, X, reset=True, min_rows=2)
+        check_scale(rows)
         self._check_settings(rows)
         total = moments_about_mean(rows)
         self._moments = Moments(*(to_host(m) for m in total))  # where partial_fit goes on
@@ -169,6 +171,7 @@ class Whitener(FloatOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMix
         """
         first = not hasattr(self, "_moments")
         rows = check_rows(self, X, reset=first, min_rows=2 if first else 1)
+        check_scale(rows)
         self._check_settings(rows)
         total = moments_about_mean(rows)
         if not first:
@@ -295,7 +298,8 @@ def moments_about_mean(rows: Rows) -> Moments:
     # Sums about a point near the mean keep their digits, and a few rows are enough to find one.
     about = rows.glance(100).mean(axis=0, dtype=np.float64)
     total = map_reduce(moments, rows, about)
-    return about_mean(total, rows.place.put(about))
+    with np.errstate(over="ignore", invalid="ignore"):  # callers look at the result
+        return about_mean(total, rows.place.put(about))
 
 
 def apply_map(fn: Callable[..., Array], rows: Rows, matrix: Array, mean: Array) -> Array:

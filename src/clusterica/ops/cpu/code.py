@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from clusterica.arrays import pieces
 from clusterica.ops.cpu.adding import compiled, compiled_sum
 from clusterica.ops.linalg import row_energies
 
@@ -36,7 +37,9 @@ def omp(
     """Return the codes; see :func:`clusterica.ops.code.omp`."""
     B: np.ndarray = X @ D.T
     codes = np.zeros_like(B)
-    _omp(B, np.ascontiguousarray(G), inverse, n_nonzero, ROUNDING * np.finfo(B.dtype).eps, codes)
+    G, rounding = np.ascontiguousarray(G), ROUNDING * np.finfo(B.dtype).eps
+    for part in pieces(B.shape[0], 256):
+        _omp(B[part], G, inverse, n_nonzero, rounding, codes[part])
     return codes
 
 

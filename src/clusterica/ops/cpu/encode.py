@@ -224,19 +224,24 @@ def _normalize(P, eps):  # type: ignore[no-untyped-def]
     zero, one = np.float32(0), np.float32(1)
     share = np.float32(1 / d)
     rounding = np.float32(4 * np.finfo(np.float32).eps)
+    least = max(np.float32(np.sqrt(eps)), np.finfo(np.float32).tiny)
     for i in range(n):
         x = P[i]
-        mean = largest = zero
+        largest = zero
         for f in range(d):
-            mean += x[f]
             largest = max(largest, abs(x[f]))
+        unit = one / max(largest, least)
+        mean = zero
+        for f in range(d):
+            x[f] *= unit
+            mean += x[f]
         mean *= share
         variance = zero
         for f in range(d):
             variance += (x[f] - mean) * (x[f] - mean)
         variance *= share
-        flat = variance <= (rounding * largest) * (rounding * largest)
-        scale = zero if flat else one / np.sqrt(variance + eps)
+        flat = variance <= (rounding * largest * unit) * (rounding * largest * unit)
+        scale = zero if flat else one / np.sqrt(variance + (eps * unit) * unit)
         for f in range(d):
             x[f] = (x[f] - mean) * scale
 

@@ -1,0 +1,77 @@
+"""Edges of numbers: every estimator gives a finite result of the right shape, or an error that says why."""
+
+import numpy as np
+import pytest
+
+
+def rows(n=40, d=6):
+    """Three clusters of heavy-tailed rows; every draw has them."""
+    rng = np.random.default_rng()
+    return rng.laplace(size=(n, d)) + 6 * np.arange(n)[:, None] % 3
+
+
+def with_column(j, change):
+    X = rows()
+    X[:, j] = change(X)
+    return X
+
+
+INPUTS = {
+    "plain": rows,
+    "constant column": lambda: with_column(1, lambda X: 3.0),
+    "column of zeros": lambda: with_column(1, lambda X: 0.0),
+    "duplicated column": lambda: with_column(1, lambda X: X[:, 0]),
+    "equal columns": lambda: np.repeat(rows(d=1), 6, axis=1),
+    "one row": lambda: rows(n=1),
+    "two rows": lambda: rows(n=2),
+    "three rows": lambda: rows(n=3),
+    "one column": lambda: rows(d=1),
+    "more columns than rows": lambda: rows(n=8, d=20),
+    "zeros": lambda: np.zeros((40, 6)),
+    "all rows equal": lambda: np.repeat(rows(n=1), 40, axis=0),
+    "two different rows": lambda: np.repeat(rows(n=2), 20, axis=0),
+    "one row differs": lambda: np.concatenate([np.repeat(rows(n=1), 39, axis=0), rows(n=1)]),
+    "skewed sizes": lambda: np.concatenate([rows(n=38) * 1e-3, rows(n=2) + 1e3]),
+    "large column": lambda: with_column(1, lambda X: 1e6 * X[:, 1]),
+    "offset": lambda: rows() + 1e6,
+    "outlier": lambda: np.concatenate([rows(n=39), np.full((1, 6), 1e9)]),
+    "1e19": lambda: rows() * 1e19,
+    "1e30": lambda: rows() * 1e30,
+    "1e-25": lambda: rows() * 1e-25,
+    "1e-30": lambda: rows() * 1e-30,
+    "denormal": lambda: rows() * 1e-42,
+    "1e200": lambda: rows() * 1e200,
+    "1e-200": lambda: rows() * 1e-200,
+    "1e-310": lambda: rows() * 1e-310,
+    "one tiny row": lambda: np.concatenate([rows(n=39), rows(n=1) * 1e-30]),
+    "signs": lambda: np.sign(rows() - 6),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["float32", "float64"])
+@pytest.mark.parametrize("name", INPUTS)
+def test_finite_and_shaped_or_an_error_that_says_why(battery, name, dtype):
+    if dtype == np.float32 and name in ("1e200", "1e-200", "1e-310"):
+        pytest.skip("not a number of float32, or zero")
+    X = battery.shaped(INPUTS[name]().astype(dtype))
+    found, error = None, None
+    try:
+        found = battery.results(battery.fit(X), X)
+    except ValueError as raised:
+        error = raised
+    if error is not None:
+        # Ours, and not NumPy's or SciPy's word for NaN that came out of the computation.
+        assert name != "plain", str(error)
+        assert type(error) is ValueError, repr(error)
+        assert len(str(error)) > 40, str(error)
+        assert "nan" not in str(error).lower(), str(error)
+        return
+    wrong = [path for path, values in found.items() if not np.isfinite(values).all()]
+    assert not wrong, wrong
+    for method in ("transform", "predict", "decision_function"):
+        if method in found:
+            assert len(found[method]) == len(X)
+
+
+def test_all_estimators_are_in_the_table(table, every_class):
+    assert {type(make(6)) for make in table.values()} == every_class
