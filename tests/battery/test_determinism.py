@@ -64,11 +64,15 @@ def test_threads_and_blocks_change_the_last_bits_only(name, threads, memory):
     assert_allclose(found, expected, rtol=1e-3, atol=1e-4 * np.abs(expected).max())
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="workers can't import a test module by its path")
+@pytest.mark.skipif(
+    sys.platform == "win32", reason="workers can't import a test module by its path"
+)
 def test_workers_of_joblib_compute_with_one_thread():
     """So their bits are those of one thread here, and not of all of them."""
     with joblib.parallel_config("loky", n_jobs=2, inner_max_num_threads=1):
-        found = joblib.Parallel()(joblib.delayed(joblib.wrap_non_picklable_objects(fitted))(n) for n in MODELS)
+        found = joblib.Parallel()(
+            joblib.delayed(joblib.wrap_non_picklable_objects(fitted))(n) for n in MODELS
+        )
     with clusterica.config_context(threads=1):
         for name, output in zip(MODELS, found, strict=True):
             assert_array_equal(output, fitted(name), err_msg=name)

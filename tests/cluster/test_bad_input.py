@@ -407,5 +407,8 @@ def test_heavy_centers_still_move_in_float32(heavy):
 @pytest.mark.parametrize("clusterer", [KMeans(3), GainShapeKMeans(3)], ids=str)
 def test_rows_whose_squares_overflow(clusterer):
     X = (1e25 * np.random.default_rng().normal(size=(200, 4))).astype(np.float32)
-    with np.errstate(all="ignore"), pytest.raises(ValueError, match=r"too large for .*float32.*divide X by"):
+    with (
+        np.errstate(all="ignore"),
+        pytest.raises(ValueError, match=r"too large for .*float32.*divide X by"),
+    ):
         clusterer.fit(X)

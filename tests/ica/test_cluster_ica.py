@@ -322,7 +322,10 @@ def test_laws_without_variance_are_told(rng):
 def test_rows_whose_squares_overflow(rng):
     X = rng.laplace(size=(200, 2))
     assert np.isfinite(ClusterICA(random_state=0).fit(1e150 * X).components_).all()
-    with np.errstate(all="ignore"), pytest.raises(ValueError, match="too large for .*: divide X by"):
+    with (
+        np.errstate(all="ignore"),
+        pytest.raises(ValueError, match="too large for .*: divide X by"),
+    ):
         ClusterICA().fit(1e160 * X)
 
 
