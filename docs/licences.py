@@ -10,6 +10,19 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
 SHIPPED_EXTRAS = ("torch", "dask", "images", "plot", "files", "mne")
+HEAD = """:orphan:
+
+Licences
+========
+
+clusterica itself has the BSD 3-Clause licence. It needs these packages:
+
+.. list-table::
+   :header-rows: 1
+
+   * - Package
+     - Needed for
+     - Licence"""
 PAGE = Path(__file__).with_name("licences.rst")
 
 
@@ -43,35 +56,15 @@ def needed() -> dict[str, list[str]]:
 
 def main() -> None:
     """Write the page."""
-    lines = [
-        ":orphan:",
-        "",
-        "Licences",
-        "========",
-        "",
-        "clusterica itself has the BSD 3-Clause licence. It needs these packages:",
-        "",
-    ]
-    lines += [
-        ".. list-table::",
-        "   :header-rows: 1",
-        "",
-        "   * - Package",
-        "     - Needed for",
-        "     - Licence",
-    ]
+    lines = [HEAD]
     for name, extras in sorted(needed().items()):
         try:
             licence = licence_of(distribution(name))
         except PackageNotFoundError:
             licence = "not installed where this page was written"
         lines += [f"   * - {name}", f"     - {', '.join(extras)}", f"     - {licence}"]
-    PAGE.write_text(
-        "\n".join(
-            [*lines, "", "``make licences`` writes this page from the metadata of the packages."]
-        )
-        + "\n"
-    )
+    end = "``make licences`` writes this page from the metadata of the packages."
+    PAGE.write_text("\n".join([*lines, "", end]) + "\n")
 
 
 if __name__ == "__main__":

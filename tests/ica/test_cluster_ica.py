@@ -324,7 +324,7 @@ def test_rows_whose_squares_overflow(rng):
     assert np.isfinite(ClusterICA(random_state=0).fit(1e150 * X).components_).all()
     with (
         np.errstate(all="ignore"),
-        pytest.raises(ValueError, match="too large for .*: divide X by"),
+        pytest.raises(ValueError, match=r"too large for .*: divide X by"),
     ):
         ClusterICA().fit(1e160 * X)
 

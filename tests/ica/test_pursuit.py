@@ -256,7 +256,7 @@ class TestNothingToFind:
         X = 1e160 * np.random.default_rng().normal(size=(100, 2))
         with (
             np.errstate(all="ignore"),
-            pytest.raises(ValueError, match="too large for .*: divide X by"),
+            pytest.raises(ValueError, match=r"too large for .*: divide X by"),
         ):
             KurtosisPursuit().fit(X)
 
