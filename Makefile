@@ -7,7 +7,7 @@ BIN    := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help demo test browser chromium test-all test-lowest test-no-avx512 coverage coverage-torch lint typecheck
-.PHONY: docs bench fuzz dist smoke check-tag lock format clean
+.PHONY: docs bench fuzz audit licences dist smoke check-tag lock format clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -73,6 +73,13 @@ RUNS ?= 20000
 TARGETS ?=
 fuzz: $(VENV)/.installed-fuzz  ## Fuzz all readers of files; RUNS=1000000 TARGETS="idx" for more
 	$(BIN)/python -m fuzz --runs $(RUNS) $(TARGETS)
+
+audit: $(VENV)/.installed-dev  ## Compare what is installed with known vulnerabilities; needs the network
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check pip-audit
+	$(BIN)/python -m pip_audit --skip-editable
+
+licences: $(VENV)/.installed-dev  ## List the licences of all dependencies in docs/licences.rst
+	$(BIN)/python docs/licences.py
 
 dist: $(VENV)/.installed-dev  ## Build the wheel and the sdist into dist
 	rm -rf dist

@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_info
 from clusterica.arrays import as_rows, map_reduce
 from clusterica.cluster import KMeans
 from clusterica.dictionaries import KSVD, SparseCoding
-from clusterica.encoders import KernelSparseEncoder, LLCEncoder, OMPEncoder, SparseEncoder
+from clusterica.encoders import LLCEncoder, OMPEncoder, SparseEncoder
 from clusterica.preprocessing import Whitener
 from clusterica.rica import RICA
 
@@ -28,7 +28,6 @@ RUNS = {
     "SparseEncoder": lambda n: SparseEncoder(ATOMS, alpha=5.0).fit(X[:n]).transform(X[:n]),
     "OMPEncoder": lambda n: OMPEncoder(ATOMS, n_nonzero=100).fit(X[:n]).transform(X[:n]),
     "LLCEncoder": lambda n: LLCEncoder(ATOMS, n_neighbors=100).fit(X[:n]).transform(X[:n]),
-    "KernelSparseEncoder": lambda n: KernelSparseEncoder(ATOMS).fit(X[:n]).transform(X[:n]),
     "SparseCoding": lambda n: SparseCoding(min(n, 800), alpha=2.0, tol=0.0).fit(X[:n]),
     "KSVD": lambda n: KSVD(min(n, 800), n_nonzero=20, tol=0.0).fit(X[:n]),
     "KMeans": lambda n: KMeans(min(n, 2000), max_iter=10_000, tol=0.0).fit(X[:n]),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).with_name("long_runs.py")
-NAMES = ("SparseEncoder", "OMPEncoder", "LLCEncoder", "KernelSparseEncoder")
+NAMES = ("SparseEncoder", "OMPEncoder", "LLCEncoder")
 LEARNERS = ("SparseCoding", "KSVD", "KMeans", "RICA")
 
 

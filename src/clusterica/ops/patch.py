@@ -95,8 +95,9 @@ def normalize_contrast(X: Array, *, eps: float) -> Array:
     xp = namespace_of(X)
     limits = xp.finfo(X.dtype)
     largest = xp.max(xp.abs(X), axis=1, keepdims=True)
-    # In units in which squares neither overflow nor vanish, unless beside eps.
+    # In units in which squares neither overflow nor vanish, unless beside eps; powers of two lose no digit.
     unit = xp.clip(largest, min=max(eps**0.5, float(limits.smallest_normal)))
+    unit = 2.0 ** xp.floor(xp.log2(unit))
     centred = (X / unit) - xp.mean(X / unit, axis=1, keepdims=True)
     variance = xp.mean(centred * centred, axis=1, keepdims=True)
     # A flat row has no contrast to normalise, only the rounding of its mean; it becomes zero.
