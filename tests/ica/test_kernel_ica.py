@@ -219,7 +219,7 @@ def test_bad_input(mixed):
         KernelICA(100).fit(X[:60])
     with pytest.raises(ValueError, match=r"gamma=2.0 is that of kernel='rbf'"):
         KernelICA(2, kernel="inverse-distance", gamma=2.0).fit(X)
-    with pytest.raises(ValueError, match="vary in 3 directions"):
+    with pytest.raises(ValueError, match="at most the rank of the mapped rows, 3"):
         KernelICA(4, kernel=Linear(), normalize=False).fit(X)
     with pytest.warns(ConvergenceWarning, match="did not converge in 1 iterations"):
         KernelICA(3, kernel=Gaussian(0.1), n_landmarks=20, max_iter=1).fit(X)

@@ -172,7 +172,7 @@ def test_rows_of_zeros_stay_zero(X):
         ({"n_landmarks": 151}, "n_landmarks=151 must be at most the number of rows, n_samples=150"),
         (
             {"n_components": 5, "kernel": Linear(), "normalize": False},
-            r"vary in 4 directions .* n_components=5",
+            "n_components=5 must be at most the rank of the mapped rows, 4",
         ),
     ],
 )
