@@ -26,7 +26,7 @@ def test_ctrl_c_is_answered_at_once(name):
             run.send_signal(signal.SIGINT)
             begun = time.monotonic()
             word, idle, same_blas = run.stdout.readline().split()
-            assert time.monotonic() - begun < 10  # under one second on an idle machine
+            assert time.monotonic() - begun < 10  # generous, for busy machines
         finally:
             run.kill()
     assert word == "stopped"

@@ -139,7 +139,8 @@ def draw(
     order = rng.permutation(n)
     xp = namespace_of(*patches)
     rows = xp.take(xp.concat(patches, axis=0), to_like(order, patches[0]), axis=0)
-    rows = images.home.put(xp.astype(rows, xp.float32, copy=False))
+    with np.errstate(over="ignore"):  # what becomes infinite is refused by the first step
+        rows = images.home.put(xp.astype(rows, xp.float32, copy=False))
     return Sample(rows, np.concatenate(which)[order])
 
 
