@@ -23,6 +23,8 @@ SETTINGS = {
     "KernelICA": {"n_components": 2},
     "KernelRICA": {"n_components": 3, "max_iter": 3},
     "KernelSparseCoding": {"n_components": 3, "max_iter": 3},
+    "LabelConsistentKSVD": {"n_components_per_class": 2},
+    "GradientDescriptor": {"n_cells": 2},  # four columns are a patch of 2 x 2
     "DiscriminativeRICA": {"n_components_per_class": 2, "max_iter": 3},
     "DiscriminativeKernelRICA": {"n_components_per_class": 2, "max_iter": 3},
 }

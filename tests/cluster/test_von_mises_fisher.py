@@ -195,8 +195,7 @@ def test_a_csr_matrix_of_many_features_stays_sparse():
 
 
 def test_rows_of_zeros_count_for_nothing():
-    X, _ = planted(4, [20, 50], n=60)
-    start = unit(np.random.default_rng().normal(size=(2, 4)))
+    X, start = planted(4, [20, 50], n=60)
     with_zeros = np.insert(X, [0, 7, 50], 0.0, axis=0)
     a, b = (VonMisesFisherMixture(2, init=start, tol=1e-12).fit(rows) for rows in (X, with_zeros))
     np.testing.assert_allclose(b.means_, a.means_, atol=1e-4)

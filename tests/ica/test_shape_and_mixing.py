@@ -55,20 +55,23 @@ def test_names_of_fast_ica():
         RICA().mixing_
 
 
+@pytest.mark.filterwarnings("ignore:RICA did not converge")
 @pytest.mark.parametrize("n_components", [3, 5, 12])
 def test_mixing_of_rica_is_the_way_back(n_components, put):
     rng = np.random.default_rng()
-    X = put(rng.laplace(size=(400, 5)) @ rng.normal(size=(5, 5)))
+    X = put(rng.laplace(size=(400, 5)) @ (np.eye(5) + 0.2 * rng.normal(size=(5, 5))))
     model = RICA(n_components, max_iter=5, tol=1.0, random_state=0).fit(X)
     assert model.mixing_.shape == (5, n_components)
     assert type(model.mixing_) is type(X)
     assert device_of(model.mixing_) == device_of(X)
     S, mixing, mean = (to_host(a) for a in (model.transform(X), model.mixing_, model.mean_))
     back = to_host(model.inverse_transform(model.transform(X)))
-    np.testing.assert_allclose(S @ mixing.T + mean, back, atol=1e-8)
-    np.testing.assert_allclose(mixing, np.linalg.pinv(to_host(model.components_)), atol=1e-8)
+    np.testing.assert_allclose(S @ mixing.T + mean, back, atol=1e-6)
+    expected = np.linalg.pinv(to_host(model.components_))
+    np.testing.assert_allclose(mixing, expected, atol=1e-8 * np.abs(expected).max())
 
 
+@pytest.mark.filterwarnings("ignore:DiscriminativeRICA did not converge")
 def test_mixing_of_rica_with_labels(rng):
     X, y = rng.laplace(size=(200, 4)), np.arange(200) % 2
     model = DiscriminativeRICA(2, max_iter=3, tol=1.0, random_state=0).fit(X, y)

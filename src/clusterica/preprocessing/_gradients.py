@@ -113,26 +113,7 @@ class GradientDescriptor(
         self
         """
         rows = check_rows(self, X, reset=True)
-        n = rows.n_features
-        if self.patch_shape is None:
-            # Squares, grey or in colours.
-            sides = {channels: isqrt(n // channels) for channels in (1, 3)}
-            shapes = [(s, s, c) for c, s in sides.items() if c * s * s == n]
-            if not shapes:
-                raise ValueError(
-                    f"rows of {n} numbers are no squares of one or three channels; give "
-                    "patch_shape=(height, width, channels)"
-                )
-            self.patch_shape_ = shapes[0]
-        else:
-            shape = tuple(self.patch_shape)
-            whole = len(shape) == 3 and all(isinstance(s, Integral) and s > 0 for s in shape)
-            if not whole or shape[0] * shape[1] * shape[2] != n:
-                raise ValueError(
-                    f"patch_shape={self.patch_shape} must be (height, width, channels) of a patch of "
-                    f"{n} numbers"
-                )
-            self.patch_shape_ = (int(shape[0]), int(shape[1]), int(shape[2]))
+        self.patch_shape_ = self._shape(rows.n_features)
         self._n_features_out = self.n_cells**2 * self.n_orientations
         return self
 
@@ -160,3 +141,23 @@ class GradientDescriptor(
             floor=float(self.floor),
         )
         return transform_rows(describe, rows)
+
+    def _shape(self, n: int) -> tuple[int, int, int]:
+        """Return height, width and channels of patches of n numbers."""
+        if self.patch_shape is not None:
+            shape = tuple(self.patch_shape)
+            whole = len(shape) == 3 and all(isinstance(s, Integral) and s > 0 for s in shape)
+            if not whole or shape[0] * shape[1] * shape[2] != n:
+                raise ValueError(
+                    f"patch_shape={self.patch_shape} must be (height, width, channels) of a patch of "
+                    f"{n} numbers"
+                )
+            return (int(shape[0]), int(shape[1]), int(shape[2]))
+        for channels in (1, 3):  # squares, grey or in colours
+            side = isqrt(n // channels)
+            if channels * side * side == n:
+                return (side, side, channels)
+        raise ValueError(
+            f"rows of {n} numbers are no squares of one or three channels; give "
+            "patch_shape=(height, width, channels)"
+        )
