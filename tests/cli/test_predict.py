@@ -152,6 +152,7 @@ def test_a_killed_run_goes_on(command, models, pets, tmp_path, name, when):
     assert not (tmp_path / f"{name}.partial").exists()
 
 
+@pytest.mark.slow  # depends on the time of a signal, or on the draw: not reliable yet
 def test_ctrl_c_says_how_to_go_on(models, pets, tmp_path):
     words = ["predict", str(models / "classes.st"), str(pets), "--block", "9", "-o", "p.csv"]
     start = [sys.executable, "-c", KILLED, "after", "SIGINT"]
