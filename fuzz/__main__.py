@@ -87,7 +87,6 @@ def work(name: str, n_runs: int, seconds: int) -> NoReturn:
 def run(name: str, n_runs: int, seconds: int) -> Run:
     """Fuzz one target in a process of its own, and return what it did and how it ended."""
     limits = ["--runs", str(n_runs), "--seconds", str(seconds)]
-    start = time.monotonic()
     # The files of the process are in memory, where there is such a folder, and go with it.
     memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
     with tempfile.TemporaryDirectory(dir=memory) as scratch, tempfile.TemporaryFile() as log:
@@ -112,7 +111,8 @@ def run(name: str, n_runs: int, seconds: int) -> Run:
         error = f"{said[-1]:.200} ({how})" if said else how
         (FOUND / f"{slug(name)}.log").write_text(text)
         _keep_last(name)
-    return Run(executions, time.monotonic() - start, usage.ru_maxrss // 1024, error)
+    seconds = usage.ru_utime + usage.ru_stime
+    return Run(executions, seconds, usage.ru_maxrss // 1024, error)
 
 
 def _keep_last(name: str) -> None:
@@ -145,10 +145,14 @@ def main() -> int:
     parser.add_argument("--seconds", type=int, default=300, help="time of a process")
     parser.add_argument("--jobs", type=int, default=1, help="targets at the same time")
     parser.add_argument("--pack", action="store_true", help="write fuzz/corpus from the last runs")
+    parser.add_argument("--replay", action="store_true", help="read fuzz/corpus once, and no more")
     parser.add_argument("--work", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.work:
         work(options.work, options.runs, options.seconds)
+    if options.replay:
+        targets.replay()
+        return 0
     names = options.targets or list(TARGETS)
     if options.pack:
         for name in names:

@@ -75,10 +75,13 @@ def parquet_seeds() -> list[bytes]:
     import pyarrow
     from pyarrow import parquet
 
-    out = io.BytesIO()
-    columns = {"a": [1.0, None], "b": [1, 2], "c": ["x", "y"], "d": [True, False]}
-    parquet.write_table(pyarrow.table(columns), out)
-    return [out.getvalue()]
+    seeds = []
+    for number in (None, 2.0):
+        out = io.BytesIO()
+        columns = {"a": [1.0, number], "b": [1, 2], "c": ["x", "y"], "d": [True, False]}
+        parquet.write_table(pyarrow.table(columns), out)
+        seeds.append(out.getvalue())
+    return seeds
 
 
 def read_images(path: Path) -> None:

@@ -18,6 +18,7 @@ class Run(NamedTuple):
 
     executions: int
     seconds: float
+    """Of processor time."""
     peak_mib: int
     error: str | None
     """How it ended, if not well: the error that it found, or the signal that killed it."""

@@ -18,14 +18,15 @@ class Defect(Exception):
     """A reader raised something that the documentation does not name."""
 
 
-def call(name: str, content: bytes) -> None:
-    """Call a target with an input; its seeds have been made."""
+def call(name: str, content: bytes) -> bool:
+    """Call a target with an input, after its seeds were made; return whether it was valid."""
     target = TARGETS[name]
     try:
         with redirect_stderr(io.StringIO()):  # messages of the command
             target.run(content)
+        return True
     except target.errors:
-        return
+        return False
     # Also SystemExit and the like, which would end the fuzzer without a word.
     except BaseException as error:
         raise Defect(f"{name}: {type(error).__name__}: {error}") from error
@@ -39,6 +40,17 @@ def inputs(name: str) -> list[bytes]:
         with zipfile.ZipFile(packed) as box:
             kept = [box.read(one) for one in box.infolist()]
     return TARGETS[name].seeds() + kept
+
+
+def replay() -> None:
+    """Call all targets with the inputs to begin with; of each one must be valid."""
+    quiet()
+    for name in TARGETS:
+        n_valid = sum(call(name, content) for content in inputs(name))
+        print(f"{name}: {len(inputs(name))} inputs, {n_valid} of them valid")
+        # Else a fuzzer would never come behind the first check of the reader.
+        if not n_valid:
+            raise Defect(f"{name}: no input is valid")
 
 
 def slug(name: str) -> str:

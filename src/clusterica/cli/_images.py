@@ -6,6 +6,7 @@ import csv
 import io
 import zipfile
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -256,7 +257,10 @@ def _sorted_out(given: str, found: list[PurePosixPath]) -> tuple[list[str], np.n
 def _arrays(given: str, path: Path, load: Callable[[], Any]) -> ImageSource:
     """Return the images of a file or folder with one array or several."""
     try:
-        images, labels = _images_and_labels(given, load())
+        stored = load()
+        # An .npz file is open until it is closed; arrays are not.
+        with stored if isinstance(stored, np.lib.npyio.NpzFile) else nullcontext():
+            images, labels = _images_and_labels(given, stored)
     # Readers raise almost anything for damaged files: TokenError, BadZipFile, IndexError...
     except Exception as error:
         stop(f"{given} can't be read as an array of numbers: {error}")
