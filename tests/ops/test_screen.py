@@ -139,11 +139,14 @@ def test_so_many_centres_that_their_numbers_hide_digits(rule):
 def test_two_equal_centres(rule, first):
     """In one group, in two groups of a panel, in two panels."""
     X, C = gaussians(200, 40, 9)
-    C[first] *= 5
+    C[first] *= 0.5 if rule is EUCLIDEAN else 5  # so that it is the best of many rows
     C[[first + 1, 38]] = C[first]
-    labels = cpu.assign(X, C, None, rule=rule, screened=True).labels % 40
-    assert not np.isin(labels, [first + 1, 38]).any()
     check(X, C, rule)
+    # Whole numbers, whose products are exact: BLAS may round the scores of equal centres differently.
+    X, C = np.rint(8 * X), np.rint(8 * C)
+    labels = cpu.assign(X, C, None, rule=rule, screened=True).labels % 40
+    assert (labels == first).any()
+    assert not np.isin(labels, [first + 1, 38]).any()
 
 
 HARD = {

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from clusterica.arrays import as_generator
-from clusterica.datasets._image_set import brief
+from clusterica.datasets._common import brief
 
 # Draws an array of a shape; only Student's t uses the degrees of freedom.
 Law = Callable[[np.random.Generator, tuple[int, int], float], np.ndarray]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from clusterica.datasets._checks import check_choice
+from clusterica.datasets._common import ImageSet, check_choice
 from clusterica.datasets._download import unpack_tar
 from clusterica.datasets._files import (
     DataFile,
@@ -19,7 +19,6 @@ from clusterica.datasets._files import (
     find_release,
     read_files,
 )
-from clusterica.datasets._image_set import ImageSet
 
 PLANES = (3, 96, 96)  # channels, columns, rows
 RECORD = math.prod(PLANES)  # bytes of an image

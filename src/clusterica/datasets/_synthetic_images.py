@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from clusterica.arrays import as_generator, one_blas_thread
-from clusterica.datasets._checks import check_choice, check_count
-from clusterica.datasets._image_set import brief
+from clusterica.datasets._common import brief, check_choice, check_count
 
 
 class SparseImages(NamedTuple):
