@@ -1,4 +1,4 @@
-"""Data to try the library on: readers of image data sets, patches of photographs, draws of sparse sources."""
+"""Data sets: readers of images, patches of photographs, and generators of sparse sources and images."""
 
 from clusterica.datasets._bundled import load_digits_images, photo_patches
 from clusterica.datasets._cifar import load_cifar10

@@ -150,7 +150,7 @@ def _upright(planes: np.ndarray) -> np.ndarray:
 
 
 def _parse_folds(file: DataFile, n_images: int, *, length: int | None) -> list[np.ndarray]:
-    """Read one fold a line: numbers of training images, counted from 0."""
+    """Read one fold per line: numbers of training images, counted from 0."""
     # Ten folds of numbers, each of fewer than 12 characters with the space behind it.
     lines = file.read_all(120 * n_images + 1024).tobytes().splitlines()
     try:

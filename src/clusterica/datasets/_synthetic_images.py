@@ -35,7 +35,7 @@ def make_sparse_images(
     r"""Draw images that are sparse mixtures of known atoms.
 
     An image is :math:`x = \sum_j s_j d_j`, where the coefficients are independent draws of a Laplace
-    law with variance one. These are the three kinds of images of Coates & Ng, figure 3.
+    distribution with variance one. These are the three kinds of images of Coates & Ng, figure 3.
 
     Parameters
     ----------

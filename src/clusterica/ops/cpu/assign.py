@@ -160,7 +160,7 @@ def _dense_tiles(  # type: ignore[no-untyped-def]
 
 @inlined
 def _turn(X, shift, columns):  # type: ignore[no-untyped-def]
-    """Transpose the rows less the shift, sixteen at a time: a cache line of every column."""
+    """Transpose the rows minus the shift, sixteen at a time: a cache line of every column."""
     n, d = X.shape
     whole = n - n % 16
     for i in range(0, whole, 16):
