@@ -1,4 +1,4 @@
-"""Where numbers live: namespaces and devices, row blocks, random streams, validation, configuration."""
+"""Arrays and devices: namespaces, blocks of rows, random streams, validation, configuration."""
 
 from clusterica.arrays._lazy import LazyRows, lazy_rows, transform_rows
 from clusterica.arrays._place import (

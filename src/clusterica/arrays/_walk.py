@@ -1,4 +1,4 @@
-"""The walk: sum over blocks of f(block), or f(block) for every row, wherever the rows live.
+"""The walk: sum over blocks of f(block), or f(block) for every row, wherever the rows are stored.
 
 Results are folded in the order of the blocks, in float64: the same input and settings give the same
 bits on the CPU, whatever thread finished first.

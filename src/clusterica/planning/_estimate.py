@@ -65,7 +65,8 @@ def estimate(
     Parameters
     ----------
     estimator : estimator
-        KMeans and its kin, Whitener, ClusterICA, RICA, LinearSVC or ImageFeatures, with its parameters set.
+        KMeans and the other K-means estimators, Whitener, ClusterICA, RICA, LinearSVC or ImageFeatures,
+        with its parameters set.
     shape : tuple of int
         Shape of X: (n_samples, n_features), or (n_images, height, width, channels).
     method : {"fit", "transform"}, default="fit"
