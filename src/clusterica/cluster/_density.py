@@ -197,7 +197,7 @@ class DensityClusterer(ClusterMixin, BaseEstimator):
         # Two walks: where the rows lie, and their weights on a grid that suits it.
         summary = summary_of(rows, weights)
         density, level, cuts = self._smooth(rows, weights, summary)
-        self._keep(rows, summary, density, level, cuts)
+        self._set_fitted(rows, summary, density, level, cuts)
         self.labels_ = self._labels(rows)
         return self
 
@@ -336,7 +336,7 @@ class DensityClusterer(ClusterMixin, BaseEstimator):
             "far from all others"
         )
 
-    def _keep(
+    def _set_fitted(
         self, rows: Rows, summary: Summary, density: GridDensity, level: Level, cuts: np.ndarray
     ) -> None:
         """Set the fitted attributes."""

@@ -75,7 +75,7 @@ class ResponsesDisplay:
         X : array-like of shape (n_samples, n_features)
             The rows; some thousand are enough.
         n_shown : int, default=20
-            Most components to draw, evenly spaced over all.
+            Maximum number of components to draw, evenly spaced over all.
         title : str, default=None
             Title of the axes, by default the median excess kurtosis.
         ax : matplotlib Axes, default=None
@@ -102,7 +102,7 @@ class ResponsesDisplay:
         Parameters
         ----------
         n_shown : int, default=20
-            Most components to draw, evenly spaced over all.
+            Maximum number of components to draw, evenly spaced over all.
         title : str, default=None
             Title of the axes, by default the median excess kurtosis.
         ax : matplotlib Axes, default=None

@@ -18,7 +18,7 @@ def low_frequency_share(filters: np.ndarray, *, cutoff: float = 0.125) -> np.nda
     Parameters
     ----------
     filters : ndarray of shape (n_filters, p * p)
-        Grey filters, one a row.
+        Grey filters, one per row.
     cutoff : float, default=0.125
         Frequency in cycles a pixel; a grid of pixels carries at most 0.5 along each axis.
 
@@ -43,7 +43,7 @@ def orientation_share(filters: np.ndarray) -> np.ndarray:
     Parameters
     ----------
     filters : ndarray of shape (n_filters, p * p)
-        Grey filters, one a row; their means are ignored.
+        Grey filters, one per row; their means are ignored.
 
     Returns
     -------
@@ -108,7 +108,7 @@ def worst_axis_angle(centers: np.ndarray, axes: np.ndarray) -> float:
     centers : ndarray of shape (n_centers, n_features)
         Centroids, of any length and sign.
     axes : ndarray of shape (n_axes, n_features)
-        Directions to be found, one a row.
+        Directions to be found, one per row.
 
     Returns
     -------

@@ -43,7 +43,7 @@ def measure_responses(X: np.ndarray, filters: np.ndarray, *, n_strongest: int) -
     X : ndarray of shape (n_rows, n_features)
         Rows, such as whitened patches.
     filters : ndarray of shape (n, n_features)
-        One filter a row.
+        One filter per row.
     n_strongest : int
         How many rows to name for each filter.
 

@@ -230,7 +230,7 @@ def _replace_rows(X: Any, transform: Callable[[Any], Any]) -> None:
 def _filters(
     ctx: Context, source: PatchSource, settings: dict[str, Any]
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Return filters of each kind, one a row, and their responses to fresh patches."""
+    """Return filters of each kind, one per row, and their responses to fresh patches."""
     rng = np.random.default_rng(ctx.seed)
     counts = (settings["n_patches"], settings["n_fresh"])
     X, fresh = _white(ctx, source, settings["patch_size"], counts, rng)
