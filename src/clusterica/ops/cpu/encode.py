@@ -13,9 +13,9 @@ from enum import IntEnum
 from math import ceil
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
+from clusterica.ops.cpu.compiling import compiled, compiler, inlined
 from clusterica.ops.patch import Cell, CellPooling, join_pieces, make_tiling
 
 # A tile has about one MiB of float32 responses, so that it stays in the second cache.
@@ -23,14 +23,8 @@ _RESPONSES = 2**18
 # Rows of a tile, from and to: with fewer BLAS does not run well.
 _TILE_ROWS = (48, 1024)
 
-compiled = numba.njit(nogil=True, cache=True, error_model="numpy")
-# A part of its caller: compiled with it, and not once more alone, which takes a second less at first use. The
-# loops over codes that are slower so (by 5 %) are left out.
-inlined = numba.njit(nogil=True, cache=True, error_model="numpy", inline="always")
 # Sums and largest values along one row may be taken in any order, so that they vectorise.
-compiled_sum = numba.njit(
-    nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nnan", "nsz"}
-)
+compiled_sum = compiler(fastmath={"reassoc", "contract", "nnan", "nsz"})
 
 
 class Code(IntEnum):
