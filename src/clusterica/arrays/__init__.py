@@ -46,6 +46,7 @@ from clusterica.arrays._walk import (
     one_blas_thread,
     pieces,
     row_bytes_of,
+    stop_if_given_up,
     sum_tiles,
     working_memory,
 )
@@ -80,6 +81,7 @@ __all__ = [
     "pieces",
     "row_bytes_of",
     "shuffled_batches",
+    "stop_if_given_up",
     "sum_tiles",
     "transform_rows",
     "working_memory",

@@ -134,8 +134,9 @@ def linear_svc(model: Any, size: Size) -> Work:
     c = size.n_classes if size.n_classes > 2 else 1
     if size.method == "transform":
         return Work(2.0 * n * d * c, 2, n * c, kept=n * c, width=c)
-    # A search over C took 6 to 8 times as long as a fit: 5,000 x 1,600 and 10,000 x 3,200 rows.
-    search = 7 if model.C == "auto" else 1
+    # A search over C took 6 to 8 times as long as a fit (5,000 x 1,600 and 10,000 x 3,200 rows), and 13 to 18
+    # times its products (8,000 x 16 rows, 14 draws).
+    search = 10 if model.C == "auto" else 1
     if n <= max(d, 500):
         newton = 2.0 * n * n * d + search * c * size.n_iter * n**3 / 3.0
         return Work(newton, 4, kept=3.0 * n * n)
