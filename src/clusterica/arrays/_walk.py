@@ -255,8 +255,8 @@ def _check_finite(per_row: Array | None, start: int) -> None:
     """Refuse values of rows that are not finite, which can only come of overflow: rows are finite."""
     if not isinstance(per_row, np.ndarray) or per_row.dtype.kind != "f":
         return
-    # One product by BLAS shows that nearly all blocks are finite. It takes a third of the time of a sum: 1.5 %
-    # of whitening 108 features, 3 to 4 % of 800 soft thresholds of them, nothing of image features (CPU time).
+    # One product by BLAS shows that nearly all blocks are finite, in a third of the time of a sum: 1.5 % of
+    # whitening 108 features, 3 to 4 % of 800 soft thresholds of them, nothing of image features (CPU time).
     flat = per_row.ravel(order="K")
     with np.errstate(over="ignore", invalid="ignore"):
         if np.isfinite(np.vdot(flat, flat)):
