@@ -1,4 +1,4 @@
-"""Features from unlabeled data, by the methods in which clustering and ICA are two sides of one thing."""
+"""Feature learning from unlabeled data, by clustering and independent component analysis (ICA)."""
 
 from importlib import import_module as _import_module
 from importlib.metadata import version as _version

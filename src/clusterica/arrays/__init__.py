@@ -1,4 +1,4 @@
-"""Where numbers live: namespaces and devices, row blocks, random streams, validation, configuration."""
+"""Arrays and devices: namespaces, blocks of rows, random streams, validation, configuration."""
 
 from clusterica.arrays._lazy import LazyRows, lazy_rows, transform_rows
 from clusterica.arrays._place import (
@@ -47,6 +47,7 @@ from clusterica.arrays._walk import (
     one_blas_thread,
     pieces,
     row_bytes_of,
+    stop_if_given_up,
     sum_tiles,
     working_memory,
 )
@@ -82,6 +83,7 @@ __all__ = [
     "pieces",
     "row_bytes_of",
     "shuffled_batches",
+    "stop_if_given_up",
     "sum_tiles",
     "transform_rows",
     "working_memory",

@@ -56,12 +56,12 @@ _active: ContextVar[Config | None] = ContextVar("clusterica_config", default=Non
 
 
 def active_config() -> Config:
-    """Return the settings in force here."""
+    """Return the current settings."""
     return _active.get() or _default
 
 
 def get_config() -> dict[str, Any]:
-    """Return the settings in force, as a dictionary.
+    """Return the current settings, as a dictionary.
 
     Returns
     -------
@@ -118,18 +118,18 @@ def config_context(
     ----------
     memory : str or int
         Budget of working memory for the blocks of rows in flight, such as ``"2GiB"`` or a number of
-        bytes. At first it is ``"512MiB"``, and a sixteenth of its memory for blocks on a CUDA device, if
-        that is more. The data itself, the results and the learned parameters come on top.
+        bytes. The default is ``"512MiB"``, or a sixteenth of the memory of a CUDA device for blocks there,
+        if that is more. The data itself, the results and the learned parameters come on top.
     threads : int or None
-        Worker threads on the CPU; None, the setting at first, takes every core this process may use,
+        Worker threads on the CPU; None, the default, takes every core this process may use,
         or as many as the environment variable OMP_NUM_THREADS says.
     device : str or None
         A torch device such as ``"cuda"`` through which arrays in host memory are streamed block by
-        block, so that they may be larger than its memory. None, the setting at first, computes where
-        the data lives. Data that is on a device already stays there in either case.
+        block, so that they may be larger than its memory. None, the default, computes where
+        the data is. Data that is on a device already stays there in either case.
     lazy : "auto" or bool
         Whether ``transform`` returns rows that are computed each time they are read, in place of an array.
-        "auto", the setting at first, does so for files and iterables of blocks whose result is larger than
+        "auto", the default, does so for files and iterables of blocks whose result is larger than
         ``memory``; True for all NumPy arrays, files and blocks; False for none. Tensors always give
         tensors, and Dask arrays lazy Dask arrays.
     gpu_kernels : "triton" or None

@@ -48,7 +48,7 @@ def assign(X: Array, C: Array, shift: Array | None, *, rule: Rule) -> Assignment
     ----------
     X : (n_rows, n_features) array, dense or CSR
     C : (n_centers, n_features) array
-        Under the Euclidean rule the centres less the shift.
+        Under the Euclidean rule the centres minus the shift.
     shift : (n_features,) array or None
         Taken from every row first: distances do not change, and float32 keeps its digits when the
         data lies far from the origin.
@@ -155,7 +155,7 @@ def losses_reference(
 def lloyd_sums_reference(
     X: Array, C: Array, shift: Array | None, weights: Array, *, rule: Rule
 ) -> tuple[Array, LloydSums]:
-    """The text that the faster twins are tested against, in the array API."""
+    """Reference in the array API; faster versions are tested against it."""
     X = X if shift is None else X - shift
     xp = namespace_of(X)
     labels, scores = _best(X, C, rule)
@@ -227,7 +227,7 @@ def cosines(X: Array, C: Array) -> Array:
 
 @working_memory(lambda row, C, shift: 8 * (row.n_features + 4 * C.shape[0]))  # in float64
 def distances(X: Array, C: Array, shift: Array | None) -> Array:
-    """Return the distances of all rows less the shift to all centres, shape (n_rows, n_centers)."""
+    """Return the distances of all rows minus the shift to all centres, shape (n_rows, n_centers)."""
     # In float64, as scikit-learn does: the difference of squares would leave float32 few digits.
     xp, dtype = namespace_of(C), C.dtype
     X, C = (X if shift is None else X - shift), xp.astype(C, xp.float64)

@@ -42,7 +42,7 @@ class StepArrays(NamedTuple):
 
 @compiled_sum
 def inverse_length(x, shift):  # type: ignore[no-untyped-def]
-    """One over the length of a row less the shift; 0 for a row of zeros."""
+    """One over the length of a row minus the shift; 0 for a row of zeros."""
     energy = x[:1].sum() * 0  # zero, of the type of x, for a row without entries too
     for f in range(x.shape[0]):
         energy += (x[f] - shift[f]) ** 2

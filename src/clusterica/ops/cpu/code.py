@@ -38,7 +38,7 @@ def omp(
     B: np.ndarray = X @ D.T
     codes = np.zeros_like(B)
     G, rounding = np.ascontiguousarray(G), ROUNDING * np.finfo(B.dtype).eps
-    for part in pieces(B.shape[0], 256):
+    for part in pieces(B.shape[0]):
         _omp(B[part], G, inverse, n_nonzero, rounding, codes[part])
     return codes
 

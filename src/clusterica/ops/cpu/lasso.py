@@ -38,8 +38,7 @@ def lasso(
     codes, gaps = np.zeros_like(B), np.empty(B.shape[0], B.dtype)
     eps = np.finfo(B.dtype).eps
     B, G = np.ascontiguousarray(B), np.ascontiguousarray(G, B.dtype)
-    # Few, since a row with dense codes takes long; the number is a guess and was not tuned.
-    for part in pieces(B.shape[0], 32):
+    for part in pieces(B.shape[0]):
         settings = (float(alpha), max_iter, tol, eps)
         _lasso(B[part], energies[part], G, *settings, codes[part], gaps[part])
     return LassoCodes(codes, gaps)
