@@ -1,4 +1,4 @@
-"""Where numbers live: namespaces and devices, row blocks, random streams, validation, configuration."""
+"""Arrays and devices: namespaces, blocks of rows, random streams, validation, configuration."""
 
 from clusterica.arrays._lazy import LazyRows, lazy_rows, transform_rows
 from clusterica.arrays._place import (
@@ -19,6 +19,7 @@ from clusterica.arrays._place import (
 )
 from clusterica.arrays._rows import IterableRows, Rows, as_array, as_rows, shuffled_batches
 from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
+from clusterica.arrays._twins import describe_kernels, gpu_twin, why_no_kernels
 from clusterica.arrays._validation import (
     FloatOutputMixin,
     Labels,
@@ -46,6 +47,7 @@ from clusterica.arrays._walk import (
     one_blas_thread,
     pieces,
     row_bytes_of,
+    stop_if_given_up,
     sum_tiles,
     working_memory,
 )
@@ -70,6 +72,7 @@ __all__ = [
     "as_array",
     "as_rows",
     "block_size",
+    "gpu_twin",
     "in_order",
     "in_tiles",
     "lazy_rows",
@@ -80,6 +83,7 @@ __all__ = [
     "pieces",
     "row_bytes_of",
     "shuffled_batches",
+    "stop_if_given_up",
     "sum_tiles",
     "transform_rows",
     "working_memory",
@@ -104,6 +108,8 @@ __all__ = [
     # Settings
     "active_config",
     "config_context",
+    "describe_kernels",
     "get_config",
     "set_config",
+    "why_no_kernels",
 ]

@@ -1,4 +1,4 @@
-"""Rows wherever they live, read as blocks: arrays, files, CSR, tensors, Dask, iterables of blocks.
+"""Rows of data of any kind, read as blocks: arrays, files, CSR, tensors, Dask, iterables of blocks.
 
 A block is what an op sees: a C-contiguous NumPy array or a CSR matrix of the working dtype, or a
 tensor on its device.

@@ -189,15 +189,14 @@ class DensityClusterer(ClusterMixin, BaseEstimator):
             )
         rows = check_rows(self, X, reset=True)
         self._check_columns(rows)
-        if (
-            0 < np.ptp(rows.glance()) < 1
-        ):  # equal rows are one cluster; large ones are found in the sums
+        # Equal rows are one cluster; large ones are found in the sums.
+        if 0 < np.ptp(rows.glance()) < 1:
             check_scale(rows, np.float64)
         weights = check_weights(sample_weight, rows)
         # Two walks: where the rows lie, and their weights on a grid that suits it.
         summary = summary_of(rows, weights)
         density, level, cuts = self._smooth(rows, weights, summary)
-        self._keep(rows, summary, density, level, cuts)
+        self._set_fitted(rows, summary, density, level, cuts)
         self.labels_ = self._labels(rows)
         return self
 
@@ -336,7 +335,7 @@ class DensityClusterer(ClusterMixin, BaseEstimator):
             "far from all others"
         )
 
-    def _keep(
+    def _set_fitted(
         self, rows: Rows, summary: Summary, density: GridDensity, level: Level, cuts: np.ndarray
     ) -> None:
         """Set the fitted attributes."""

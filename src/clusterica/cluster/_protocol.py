@@ -19,7 +19,7 @@ def with_n_centers(
     random_state: int | np.random.Generator | None = None,
     n_classes: int | None = None,
 ) -> Any:
-    """Return an unfitted copy of an estimator that finds so many centres or filters.
+    """Return an unfitted copy of an estimator that finds ``n_centers`` centres or filters.
 
     The number is set by the first of these parameters that the estimator has:
 
@@ -39,7 +39,7 @@ def with_n_centers(
     estimator : estimator
         With scikit-learn's ``get_params`` and ``set_params``. It is not changed.
     n_centers : int
-        Number of rows that ``cluster_centers_`` or ``components_`` shall have.
+        Number of rows of ``cluster_centers_`` or ``components_`` after fit.
     random_state : int, Generator or None, default=None
         Seed for an estimator whose ``random_state`` is None, or where to draw it from.
     n_classes : int or None, default=None
@@ -152,7 +152,7 @@ def cluster_sizes(estimator: Any) -> np.ndarray | None:
 
 
 def near_empty(sizes: np.ndarray) -> np.ndarray:
-    """Return which clusters hold next to nothing: a single row, or a hundredth of the mean size.
+    """Return which clusters are nearly empty: they hold one row, or a hundredth of the mean size, or less.
 
     Parameters
     ----------

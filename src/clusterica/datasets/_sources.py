@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from clusterica.arrays import as_generator
-from clusterica.datasets._image_set import brief
+from clusterica.datasets._common import brief
 
 # Draws an array of a shape; only Student's t uses the degrees of freedom.
 Law = Callable[[np.random.Generator, tuple[int, int], float], np.ndarray]
@@ -49,12 +49,12 @@ def make_sparse_sources(
         Number of sources.
     distribution : {"laplace", "hypsecant", "logistic", "t", "cauchy", "uniform", "gaussian"} or frozen \
             scipy.stats distribution, default="laplace"
-        Law of each source, centred at zero. All but the Cauchy law, which has no variance, are
+        Distribution of each source, centred at zero. All but Cauchy's, which has no variance, are
         scaled to variance one; Student's t is so for ``df`` above 2. The last two are not heavy-tailed:
-        there clusters find no sources. A distribution of SciPy, such as ``scipy.stats.gennorm(0.5)``,
+        clusters do not find such sources. A distribution of SciPy, such as ``scipy.stats.gennorm(0.5)``,
         is centred where it has a mean and scaled where it has a variance.
     df : float, default=5.0
-        Degrees of freedom of Student's t; the other laws ignore it.
+        Degrees of freedom of Student's t; the other distributions ignore it.
     mixing : None, "orthogonal" or array of shape (n_mixtures, n_features), default=None
         The mixing matrix A. None is the identity, so that X is S. "orthogonal" draws a random
         orthogonal matrix, under which white sources stay white.

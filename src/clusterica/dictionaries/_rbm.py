@@ -51,7 +51,7 @@ class SparseRBM(
     TransformerMixin,
     BaseEstimator,
 ):
-    r"""A restricted Boltzmann machine of Gaussian inputs and binary units that are seldom on.
+    r"""Restricted Boltzmann machine with Gaussian inputs and binary hidden units that are seldom on.
 
     The units h and the row x have
 
@@ -107,7 +107,7 @@ class SparseRBM(
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where X has them.
+        Names of the features, if X has column names.
 
     Warns
     -----
@@ -116,7 +116,7 @@ class SparseRBM(
 
     See Also
     --------
-    SparseAutoencoder : A deterministic kin, with an objective that can be minimised.
+    SparseAutoencoder : Deterministic, with an objective that can be minimised.
 
     References
     ----------
@@ -221,7 +221,7 @@ class SparseRBM(
         return self
 
     def transform(self, X: Any) -> Array:
-        """Return the probabilities that units are on.
+        """Return the probability of each hidden unit to be on.
 
         Parameters
         ----------

@@ -63,26 +63,27 @@ class Stream(NamedTuple):
 
 
 class SparseCoding(BaseDictionary):
-    r"""Atoms of which a few make up a row, and the codes that say how much of each.
+    r"""Sparse coding: a dictionary of unit atoms for codes with an L1 penalty, by the lasso.
 
     Minimises, as [1]_ and [2]_ do,
 
     .. math::
         \frac1m \sum_i \tfrac12 \|x_i - D^\top s_i\|^2 + \alpha \|s_i\|_1 , \qquad \|d_j\| = 1 ,
 
-    over the atoms :math:`d_j` and the codes :math:`s_i`, by turns: a lasso for every row, then every atom in
-    turn. The atoms depend on the rows by :math:`\sum s s^\top` and :math:`\sum s x^\top` alone, which a walk
-    over the rows sums up.
+    over the atoms :math:`d_j` and the codes :math:`s_i`, alternating: a lasso for every row, then every
+    atom in turn. The atoms depend on the rows by :math:`\sum s s^\top` and :math:`\sum s x^\top` alone,
+    which a walk over the rows sums up.
 
     Parameters
     ----------
     n_components : int or None, default=None
         Number of atoms; there may be more than features. None is the number of features.
     alpha : float, default=1.0
-        Weight of the penalty. A row with :math:`|D x| \le \alpha` in all places has the code zero.
+        Weight of the penalty. A row whose :math:`|D x|` are all at most :math:`\alpha` has the code zero.
     batch_size : int or None, default=None
-        None codes all rows before the atoms move, and the objective never rises. A number moves the atoms
-        after every batch of so many rows [2]_; the sums of earlier batches fade as better codes come in.
+        None updates the atoms once per pass over all rows, and the objective never rises. A number updates
+        them after every batch of this many rows [2]_; the sums of earlier batches are discounted, since
+        their codes are older.
         That needs a few passes over many rows in place of tens. Some thousand rows are a good size.
     init : array-like of shape (n_components, n_features) or None, default=None
         Atoms to begin with; None takes random rows.
@@ -97,7 +98,7 @@ class SparseCoding(BaseDictionary):
     Attributes
     ----------
     components_ : array of shape (n_components_, n_features)
-        The atoms D, of unit length, one a row.
+        The atoms D, of unit length, one per row.
     objective_history_ : ndarray
         The objective. Without batches: at the start and after every pass, shape ``(n_iter_ + 1,)``. With
         batches: of every pass, each row with the atoms of its batch, shape ``(n_iter_,)``.
@@ -112,7 +113,7 @@ class SparseCoding(BaseDictionary):
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where X has them.
+        Names of the features, if X has column names.
 
     Warns
     -----
@@ -233,7 +234,7 @@ class SparseCoding(BaseDictionary):
 
     @fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Move the atoms after one batch of rows, by its codes and those of the batches before.
+        """Update the atoms with one batch of rows.
 
         Without init the first batch chooses the atoms to begin with, as fit does, and has a row for each of
         them at least.

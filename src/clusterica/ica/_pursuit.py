@@ -122,13 +122,13 @@ class KurtosisPursuit(
     start_objectives_ : ndarray of shape (n_components, n_init)
         Where every start ended. Few that reach the best one are a sign that n_init should be larger.
     whitener_ : Whitener
-        As it was fitted.
+        The fitted whitener.
     n_iter_ : int
         Passes over the data, of the direction that took most.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where X has them.
+        Names of the features, if X has column names.
 
     Warns
     -----
@@ -254,7 +254,7 @@ class KurtosisPursuit(
             found.append(self._find(white, contrast, found, rng, task))
             if task.end():
                 break  # a callback asked to stop: the directions so far are kept
-        self._keep(white, contrast, found)
+        self._set_fitted(white, contrast, found)
         progress.end()
         self._warn_of_chance(white, contrast, found)
         return self
@@ -301,7 +301,7 @@ class KurtosisPursuit(
             )
         return result
 
-    def _keep(
+    def _set_fitted(
         self, white: PursuitSpace, contrast: OrientedContrast, found: list[FoundDirection]
     ) -> None:
         """Set the fitted attributes."""

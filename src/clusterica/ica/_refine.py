@@ -154,7 +154,7 @@ def refine(
     else:
         warn_user(
             f"the likelihood of refine={contrast!r} ended with two copies of a source, and the sources of "
-            "the clusters are kept instead; use refine='ml', which fits a law to every source"
+            "the clusters are kept instead; use refine='ml', which fits a distribution to every source"
         )
     return LoopResult(W @ B, history=(), n_iter=0, converged=True, stopped=False)
 

@@ -290,7 +290,7 @@ class ImageFeatures(
 
         The error is that of equation (1) of the paper, the sum over patches x of the smallest
         :math:`\|x - s d\|^2` over all filters d and gains s, divided by the sum of :math:`\|x\|^2`.
-        It lies in [0, 1] and asks for no label, so that settings can be compared on held-out images.
+        It lies in [0, 1] and needs no labels, so that settings can be compared on held-out images.
 
         Parameters
         ----------
@@ -315,7 +315,7 @@ class ImageFeatures(
         return -left / total if total > 0 else 0.0
 
     def stages(self, patches: Any, *, region: int = 0) -> dict[str, Array]:
-        """Return patches after every step, to look at when features disappoint.
+        """Return patches after every step, to find out which step spoils the features.
 
         Parameters
         ----------

@@ -35,7 +35,7 @@ from clusterica.ops.margin import winners
 
 
 class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
-    r"""Least squares on targets of 1 and -1 in the space of a kernel, one classifier for each class.
+    r"""Kernel ridge regression to targets of 1 and -1, one classifier for each class.
 
     With the Gram matrix K of standardised features, or an RBF of it, the decisions are :math:`K A + b` with
     :math:`A = (K + \alpha I)^{-1} (Y - b)`. K takes ``n_samples**2`` numbers however many features there
@@ -186,7 +186,7 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
             "gamma": np.array([np.nan if o.gamma is None else o.gamma for o in problem.tried]),
             "accuracy": np.array([o.score[0] for o in problem.tried]),
         }
-        self._keep(X, chosen)
+        self._set_kept(X, chosen)
         return self
 
     def decision_function(self, X: Any) -> Array:
@@ -220,7 +220,7 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
         return decisions[:, 0] if len(self.classes_) == 2 else decisions
 
     def predict(self, X: Any) -> np.ndarray:
-        """Return the labels.
+        """Return the predicted class of every row.
 
         Parameters
         ----------
@@ -341,7 +341,7 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
         rng = as_generator(self.random_state)
         return np.asarray(np.sort(rng.choice(n, size=n_landmarks, replace=False)))
 
-    def _keep(self, X: Any, chosen: np.ndarray | None) -> None:
+    def _set_kept(self, X: Any, chosen: np.ndarray | None) -> None:
         """Keep weights of features, or the rows that new ones are compared with."""
         if chosen is not None:
             X = X[chosen] if isinstance(X, np.ndarray) else X[Place(X).put(chosen)]

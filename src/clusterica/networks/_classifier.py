@@ -189,7 +189,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def fit_classifier(self, X: Any, y: Any) -> Self:
-        """Choose settings and train the classifier on networks that are learned: for new labels or images.
+        """Train the classifier on networks that are already learned, for new labels or images.
 
         Parameters
         ----------
@@ -240,7 +240,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         return self.classifier_.decision_function(self._input(X))
 
     def predict(self, X: Any) -> np.ndarray:
-        """Return the labels.
+        """Return the predicted class of every image.
 
         Parameters
         ----------

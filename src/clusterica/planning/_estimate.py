@@ -65,13 +65,15 @@ def estimate(
     Parameters
     ----------
     estimator : estimator
-        KMeans and its kin, Whitener, ClusterICA, RICA, LinearSVC or ImageFeatures, with its parameters set.
+        KMeans and the other K-means estimators, Whitener, ClusterICA, RICA, LinearSVC or ImageFeatures,
+        with its parameters set.
     shape : tuple of int
         Shape of X: (n_samples, n_features), or (n_images, height, width, channels).
     method : {"fit", "transform"}, default="fit"
         What is run; "transform" stands for ``predict`` and ``decision_function`` as well.
     n_iter : int or None, default=None
-        Iterations of the fit; None takes ``max_iter`` of the estimator, the most that there can be.
+        Iterations of the fit, of one fit for ``C="auto"``; None takes ``max_iter`` of the estimator, the most
+        that there can be.
     n_classes : int, default=10
         Number of classes, for classifiers.
     dtype : dtype, default="float32"
