@@ -189,9 +189,8 @@ class DensityClusterer(ClusterMixin, BaseEstimator):
             )
         rows = check_rows(self, X, reset=True)
         self._check_columns(rows)
-        if (
-            0 < np.ptp(rows.glance()) < 1
-        ):  # equal rows are one cluster; large ones are found in the sums
+        # Equal rows are one cluster; large ones are found in the sums.
+        if 0 < np.ptp(rows.glance()) < 1:
             check_scale(rows, np.float64)
         weights = check_weights(sample_weight, rows)
         # Two walks: where the rows lie, and their weights on a grid that suits it.

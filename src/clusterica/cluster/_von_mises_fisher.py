@@ -321,7 +321,13 @@ class VonMisesFisherMixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
             moved = new.weights @ ((new.means - old.means) ** 2).sum(axis=1)
             return Step(new, objective, float(moved))
 
-        start = _from_clusters(clusters, weights, largest)
+        means, _, counts = (to_host(a).astype(np.float64) for a in clusters.params)
+        # One concentration for all at the start: the mean cosine is the mean length of the resultants.
+        cosine = 1 - clusters.history[-1] / float(weights.sum(dtype=np.float64))
+        kappa = concentration(means.shape[1], np.full(len(means), cosine), largest=largest)
+        # A cluster without rows may win some as a component.
+        shares = np.maximum(counts, 1e-3 * counts.mean())
+        start = Mixture(means, kappa, shares / shares.sum())
         result = iterate(
             step,
             LoopState(0, start),
@@ -349,17 +355,6 @@ class VonMisesFisherMixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
-
-
-def _from_clusters(clusters: LoopResult, weights: np.ndarray, largest: float) -> Mixture:
-    """Return a mixture of the clusters, with the concentration that fits all of them together."""
-    means, _, counts = (to_host(a).astype(np.float64) for a in clusters.params)
-    # The mean cosine of rows with their centres is the mean length of the resultants.
-    cosine = 1 - clusters.history[-1] / float(weights.sum(dtype=np.float64))
-    kappa = concentration(means.shape[1], np.full(len(means), cosine), largest=largest)
-    # A cluster without rows may win some as a component.
-    shares = np.maximum(counts, 1e-3 * counts.mean())
-    return Mixture(means, kappa, shares / shares.sum())
 
 
 def _for_walk(mixture: Mixture, rows: Rows) -> tuple[tuple[np.ndarray, ...], float]:

@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from clusterica.arrays import to_host
 from clusterica.display._mpl import axes_or_new
+from clusterica.metrics import excess_kurtosis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -125,7 +126,7 @@ class ResponsesDisplay:
         deviations = S.std(axis=0)
         varied = deviations > 0
         S = np.divide(S, deviations, out=np.zeros_like(S), where=varied)
-        self.kurtosis_ = np.where(varied, np.mean(S**4, axis=0) - 3, np.nan)
+        self.kurtosis_ = excess_kurtosis(S)
         self.ax_ = axes_or_new(ax, what="ResponsesDisplay")
         self.figure_ = self.ax_.figure
         edges = np.linspace(-_REACH, _REACH, 81)

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from clusterica.arrays import to_host
 from clusterica.display._learned import learned_patterns
 from clusterica.display._mpl import axes_or_new
+from clusterica.metrics import excess_kurtosis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -173,7 +174,7 @@ class SourcesDisplay:
         if not rate > 0:
             raise ValueError(f"sampling_rate={sampling_rate} must be above 0, in samples a second")
         names = self.names or [f"source {j}" for j in range(k)]
-        kurtosis = _kurtosis(S) if self.kurtosis is None else np.asarray(self.kurtosis)
+        kurtosis = excess_kurtosis(S) if self.kurtosis is None else np.asarray(self.kurtosis)
         first, last = round(start * rate), n if stop is None else min(n, round(stop * rate))
         if not 0 <= first < last:
             raise ValueError(
@@ -310,14 +311,6 @@ class MixingDisplay:
             ax.tick_params(length=0)
             ax.spines[["left", "right", "top", "bottom"]].set_visible(False)
         return self
-
-
-def _kurtosis(S: np.ndarray) -> np.ndarray:
-    """Return the excess kurtosis of every column; -3 for a constant one."""
-    squares = (S - S.mean(axis=0)) ** 2
-    variance = squares.mean(axis=0)
-    found: np.ndarray = (squares**2).mean(axis=0) / np.where(variance > 0, variance**2, 1) - 3
-    return found
 
 
 def _outline(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
 from scipy.optimize import linear_sum_assignment
 
 
@@ -82,22 +81,6 @@ def mean_absolute_cosine(rows: np.ndarray) -> float:
     # Every pair once, and no row with itself.
     above = np.triu_indices(len(unit), k=1)
     return float(np.abs(unit @ unit.T)[above].mean())
-
-
-def excess_kurtosis(responses: np.ndarray) -> np.ndarray:
-    """Return E[(r - E r)⁴] / Var(r)² - 3 of each column: 0 for a Gaussian, 3 for a Laplace law.
-
-    Parameters
-    ----------
-    responses : ndarray of shape (n_samples, n_filters)
-        Responses of filters to samples.
-
-    Returns
-    -------
-    ndarray of shape (n_filters,)
-    """
-    kurtosis: np.ndarray = stats.kurtosis(responses.astype(np.float64, copy=False), axis=0)
-    return kurtosis
 
 
 def worst_axis_angle(centers: np.ndarray, axes: np.ndarray) -> float:

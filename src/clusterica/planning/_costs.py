@@ -51,7 +51,8 @@ class Work(NamedTuple):
 def kmeans(model: Any, size: Size) -> Work:
     """K-means of every rule: an assignment of all rows for each iteration."""
     n, d = size.shape
-    k = _centers(model, d)
+    # An axis is multiplied once for both of its centres.
+    k = int(model.n_axes or d if hasattr(model, "n_axes") else model.n_clusters)
     one = 2.0 * n * k * d
     if size.method == "transform":
         return Work(one, 2, n * k, kept=n * k, width=k)
@@ -175,11 +176,6 @@ COSTS: dict[str, Callable[[Any, Size], Work]] = {
     "LinearSVC": linear_svc,
     "ImageFeatures": image_features,
 }
-
-
-def _centers(model: Any, d: int) -> int:
-    """Return the number of centres that rows are multiplied with; an axis counts once for both signs."""
-    return int(model.n_axes or d if hasattr(model, "n_axes") else model.n_clusters)
 
 
 def _sum(*parts: Work) -> Work:

@@ -14,13 +14,13 @@ import numpy as np
 from clusterica.arrays import to_host
 from clusterica.cluster import GainShapeKMeans
 from clusterica.experiments._context import Context
-from clusterica.experiments._measures import excess_kurtosis
 from clusterica.experiments._panels import side_by_side
 from clusterica.experiments._patches import PatchSource
 from clusterica.experiments._registry import experiment
 from clusterica.experiments._result import Check, Picture, Result
 from clusterica.experiments.coates_ng_2012._sparse_coding import learn_sparse_code
 from clusterica.experiments.coates_ng_2012._tools import draw_tiles, place
+from clusterica.metrics import excess_kurtosis
 from clusterica.preprocessing import ContrastNormalizer, Whitener
 
 ALIKE = 0.7  # times the kurtosis of sparse coding from which a centroid's is similar or larger
