@@ -19,6 +19,7 @@ from clusterica.arrays._place import (
 )
 from clusterica.arrays._rows import IterableRows, Rows, as_array, as_rows, shuffled_batches
 from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
+from clusterica.arrays._twins import describe_kernels, gpu_twin, why_no_kernels
 from clusterica.arrays._validation import (
     FloatOutputMixin,
     Labels,
@@ -71,6 +72,7 @@ __all__ = [
     "as_array",
     "as_rows",
     "block_size",
+    "gpu_twin",
     "in_order",
     "in_tiles",
     "lazy_rows",
@@ -106,6 +108,8 @@ __all__ = [
     # Settings
     "active_config",
     "config_context",
+    "describe_kernels",
     "get_config",
     "set_config",
+    "why_no_kernels",
 ]

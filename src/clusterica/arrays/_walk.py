@@ -29,6 +29,7 @@ from threadpoolctl import ThreadpoolController
 
 from clusterica.arrays._place import Array, active_config, is_host_array, namespace_of
 from clusterica.arrays._rows import DaskRows, Rows
+from clusterica.arrays._twins import for_place
 
 Op = TypeVar("Op", bound=Callable[..., Any])
 Sums = TypeVar("Sums", bound=NamedTuple)
@@ -46,7 +47,7 @@ class Row(NamedTuple):
     """Whether blocks are NumPy or CSR, for which compiled code needs less."""
 
 
-def working_memory(row_bytes: Callable[..., int]) -> Callable[[Op], Op]:
+def working_memory(row_bytes: Callable[..., int], *, wide_sums: bool = False) -> Callable[[Op], Op]:
     """State, beside an op, the bytes that it needs for each row; they decide the size of blocks.
 
     Parameters
@@ -55,6 +56,8 @@ def working_memory(row_bytes: Callable[..., int]) -> Callable[[Op], Op]:
         ``row_bytes(row, *params)`` returns the bytes for intermediate arrays and the result, without
         the row itself. ``row`` is a :class:`Row`, and the parameters are those of the walk; a method
         gets its ``self`` first.
+    wide_sums : bool, default=False
+        Whether sums inside a block are in float64, so that blocks on a device may have any number of rows.
 
     Examples
     --------
@@ -66,6 +69,7 @@ def working_memory(row_bytes: Callable[..., int]) -> Callable[[Op], Op]:
 
     def state(op: Op) -> Op:
         op.row_bytes = row_bytes  # type: ignore[attr-defined]
+        op.wide_sums = wide_sums  # type: ignore[attr-defined]
         return op
 
     return state
@@ -123,6 +127,8 @@ def map_rows_reduce(
         from clusterica.arrays._dask import walk_dask
 
         return walk_dask(fn, rows, params, aligned)
+    if active_config().gpu_kernels is not None:
+        fn = for_place(fn, rows.place, rows.dtype)
     params = tuple(None if p is None else rows.place.put(p) for p in params)
     per_row, total = None, None
     with closing(_results(fn, rows, params, aligned)) as results:
@@ -183,7 +189,16 @@ def row_bytes_of(fn: Callable[..., Any], row: Row, params: tuple[Any, ...]) -> i
     return int(stated(*itself, row, *params))
 
 
-def block_size(rows: Rows, row_bytes: int, n_parameters: int = 0) -> int:
+def _has_wide_sums(fn: Any) -> bool:
+    """Whether an op says that it sums a block in float64."""
+    if isinstance(fn, _Sums | _PerRow):
+        return _has_wide_sums(fn.fn)
+    return bool(getattr(fn.func if isinstance(fn, partial) else fn, "wide_sums", False))
+
+
+def block_size(
+    rows: Rows, row_bytes: int, n_parameters: int = 0, *, wide_sums: bool = False
+) -> int:
     """Return how many rows a block may have for the blocks in flight to fit the memory budget.
 
     On the host small blocks are joined until each is worth handing to a thread; the number of
@@ -194,6 +209,8 @@ def block_size(rows: Rows, row_bytes: int, n_parameters: int = 0) -> int:
     # Each thread has a block, and one more waits for the fold; a device works on one at a time.
     in_flight = threads + 1 if is_numpy else 1
     fits = rows.place.memory // (in_flight * (row_bytes + rows.load_nbytes))
+    if wide_sums and not is_numpy:
+        return max(1, fits)
     # float32 sums inside a block stay accurate up to about this many rows; float64 takes over between.
     most = max(1, min(fits, 2**15 if is_numpy else 2**17))
     if not is_numpy:
@@ -224,7 +241,8 @@ def _results(
     """Yield (start, stop, result) of every block, in order, with a bounded number in flight."""
     row = Row(rows.n_features, rows.dtype.itemsize, rows.row_nbytes, rows.place.is_numpy)
     row_bytes = row_bytes_of(fn, row, params)
-    size = block_size(rows, row_bytes, sum(math.prod(p.shape) for p in params if p is not None))
+    n_parameters = sum(math.prod(p.shape) for p in params if p is not None)
+    size = block_size(rows, row_bytes, n_parameters, wide_sums=_has_wide_sums(fn))
 
     def run(start: int, stop: int, load: Callable[[], Array]) -> tuple[int, int, Any]:
         values = []

@@ -1,18 +1,21 @@
 """One Lloyd step on a block: the best centre of every row, and the sums from which centres are renewed.
 
 The rules and their equations are in :mod:`clusterica.ops.rules`. This is the reference text, in the
-array API; NumPy and CSR blocks go to its compiled twin in :mod:`clusterica.ops.cpu.assign`.
+array API; NumPy and CSR blocks go to its compiled twin in :mod:`clusterica.ops.cpu.assign`, and where the
+configuration asks for it, CUDA tensors to that in :mod:`clusterica.ops.gpu.assign`.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, NamedTuple
 
 import array_api_extra as xpx
 import numpy as np
 import scipy.sparse as sp
 
-from clusterica.arrays import Array, Row, is_host_array, namespace_of, working_memory
+from clusterica.arrays import Array, Row, gpu_twin, is_host_array, namespace_of, working_memory
 from clusterica.ops.cpu import assign as cpu
 from clusterica.ops.linalg import inverse_lengths, row_energies, wide_row_energies
 from clusterica.ops.rules import Assignment, LloydSums, Rule
@@ -23,6 +26,11 @@ class FitSums(NamedTuple):
 
     counts: Array
     objective: Array
+
+
+def _on_gpu(name: str) -> Callable[[], Callable[..., Any]]:
+    # Triton is imported when the twin is first used.
+    return lambda: getattr(import_module("clusterica.ops.gpu.assign"), name)
 
 
 def assign_bytes(row: Row, C: Array, shift: Array | None) -> int:
@@ -51,6 +59,7 @@ def assign(X: Array, C: Array, shift: Array | None, *, rule: Rule) -> Assignment
     return _best(X if shift is None else X - shift, C, rule)
 
 
+@gpu_twin(_on_gpu("best_labels"))
 @working_memory(assign_bytes)
 def best_labels(X: Array, C: Array, shift: Array | None, *, rule: Rule) -> Array:
     """Return the label of every row of a block, shape (n_rows,); the parameters are those of `assign`."""
@@ -67,6 +76,7 @@ def lloyd_sums(
     return lloyd_sums_reference(X, C, shift, weights, rule=rule)
 
 
+@gpu_twin(_on_gpu("center_sums"))
 @working_memory(assign_bytes)
 def center_sums(
     X: Array, C: Array, shift: Array | None, weights: Array, *, rule: Rule
@@ -75,6 +85,7 @@ def center_sums(
     return lloyd_sums(X, C, shift, weights, rule=rule)[1]
 
 
+@gpu_twin(_on_gpu("fit_sums"))
 @working_memory(assign_bytes)
 def fit_sums(
     X: Array, C: Array, shift: Array | None, weights: Array, *, rule: Rule
@@ -90,7 +101,7 @@ def fit_sums(
     if rule.maximized:
         value = rule.gains(best, None)
     else:
-        value = _losses(X, C, shift, labels, best, rule)
+        value = losses(X, C, shift, labels, best, rule)
     n = rule.n_labels(C.shape[0])
     if is_host_array(X):
         counts = np.bincount(labels, weights, minlength=n)
@@ -99,6 +110,7 @@ def fit_sums(
     return labels, FitSums(counts, xp.sum(value * weights, dtype=xp.float64))
 
 
+@gpu_twin(_on_gpu("row_losses"))
 @working_memory(lambda row, C, shift: 2 * (row.n_features + C.shape[0]) * row.itemsize)
 def row_losses(X: Array, C: Array, shift: Array | None, *, rule: Rule) -> Array:
     """Return what the best centre leaves of every row, shape (n_rows,); parameters as in `assign`.
@@ -106,12 +118,13 @@ def row_losses(X: Array, C: Array, shift: Array | None, *, rule: Rule) -> Array:
     It is the squared distance, ``|x|^2 - score^2``, ``1 - cosine``, and under AXIS ``|x| - |score|``.
     """
     labels, best = assign(X, C, shift, rule=rule)
-    return _losses(X, C, shift, labels, best, rule)
+    return losses(X, C, shift, labels, best, rule)
 
 
-def _losses(
+def losses(
     X: Array, C: Array, shift: Array | None, labels: Array, best: Array, rule: Rule
 ) -> Array:
+    """Return what is left of every row by its centre, given its label and score; see `row_losses`."""
     if sp.issparse(X):
         value = rule.gains(best, inverse_lengths(X) if rule.unit_rows else None)
         return np.maximum(rule.whole(X) - value, 0)

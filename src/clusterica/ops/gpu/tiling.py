@@ -1,0 +1,39 @@
+"""Sizes of the tiles of the kernels, and what a device can run."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+# Rows and centres of a tile that stay in registers with all features; more features are read in chunks.
+_MOST_HELD = 256
+
+
+class Tiling(NamedTuple):
+    """Rows and centres of a tile, features of a chunk, warps of a program, and tiles loaded ahead."""
+
+    rows: int
+    centers: int
+    features: int
+    warps: int
+    stages: int
+
+
+def chunk_widths(n_features: int) -> tuple[int, ...] | None:
+    """Return powers of two from 16 up whose sum is the number of features rounded up to 16; None if too many.
+
+    Tiles have sizes of powers of two only: 108 features in one chunk would be multiplied as 128, in chunks
+    of 64, 32 and 16 as 112.
+    """
+    if n_features > _MOST_HELD:
+        return None
+    sixteens = -(-n_features // 16)
+    return tuple(16 << i for i in reversed(range(5)) if sixteens >> i & 1)
+
+
+def tiling_for(device: Any, precision: str, n_features: int, n_centers: int) -> Tiling:
+    """Return the sizes for a device."""
+    # By what the compiler says (benchmarks.kernel_resources): with 50, 108 and 300 features none spills
+    # registers, and two or three programs share a multiprocessor, so that one multiplies while another
+    # compares. A screen and float32 outside matrix units need more registers. Not timed yet: that is for
+    # benchmarks.kmeans_gpu --sweep.
+    return Tiling(64, 32 if precision in ("screened", "float32") else 64, 32, 4, 2)
