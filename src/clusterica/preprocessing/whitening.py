@@ -202,11 +202,10 @@ class Whitener(FloatOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMix
         Y : array of shape (n_samples, n_components_)
             In the library and on the device of X.
         """
-        rows = check_fitted_rows(self, X, "whitening_")
-        return self._whiten(rows)
+        return self.whiten_rows(check_fitted_rows(self, X, "whitening_"))
 
-    def _whiten(self, rows: Rows) -> Array:
-        """Return rows that were checked, whitened."""
+    def whiten_rows(self, rows: Rows) -> Array:
+        """Whiten rows that are checked already, as other estimators have them."""
         return apply_map(project, rows, self.whitening_, self.mean_)
 
     def inverse_transform(self, Y: Any) -> Array:
