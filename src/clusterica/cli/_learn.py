@@ -81,7 +81,7 @@ def learn(
     color
         rgb or grey; keep leaves grey images grey if all are.
     limit
-        Learn from at most so many images, evenly spaced.
+        Learn from at most this many images, evenly spaced.
     seed
         Random seed.
     memory

@@ -49,7 +49,7 @@ def white_rows(
 ) -> Any:
     """Return whitened rows for the clusterer: n_rows of them drawn at random, or all.
 
-    All of them are an array where that fits the memory budget, and blocks made anew on every walk
+    All of them are an array where that fits the memory budget, and blocks computed again on every walk
     where it does not and the clusterer can take blocks.
     """
     if n_rows < rows.n_rows:

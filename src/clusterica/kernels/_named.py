@@ -119,7 +119,7 @@ def basis_gamma(W: np.ndarray, *, mean: float = 0.1) -> float:
     Parameters
     ----------
     W : ndarray of shape (n_basis, n_features)
-        The basis, in host memory; vectors that are equal say nothing and are left out.
+        The basis, in host memory; pairs of equal vectors are left out.
     mean : float, default=0.1
         The value, between 0 and 1.
     """

@@ -56,7 +56,7 @@ def lasso_sums(
 
 @dataclass(frozen=True)
 class Pursuit:
-    """Functions of a block with codes by orthogonal matching pursuit, of at most so many atoms a row.
+    """Functions of a block with codes by orthogonal matching pursuit, of at most ``n_nonzero`` atoms per row.
 
     D, G and inverse are what :func:`clusterica.ops.code.unit_atoms` returns for a dictionary of unit atoms.
     """

@@ -242,7 +242,7 @@ class Whitener(FloatOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMix
             percentage(self.eps)  # a wrong text is an error before the pass over the rows
 
     def _warn_of_scale(self) -> None:
-        """Warn where eps is so much larger than all eigenvalues that next to nothing is left."""
+        """Warn if eps is so much larger than all eigenvalues that little variance is left."""
         largest = float(to_host(self.eigenvalues_)[0])
         # From a factor of 10 on no direction keeps a tenth of the unit variance. Patches of photographs are
         # far from that: of 6 x 6 pixels between 0 and 1 the largest eigenvalue is 3.3, and 3.7 after
