@@ -110,6 +110,8 @@ class DiscriminativeKSVD(BaseKSVDClassifier):
         self.random_state = random_state
 
     def _plan(self, rows: Rows, labels: Labels) -> Plan:
+        # The root of the weight: targets stand beside the features of a row, and their residuals are
+        # squared together.
         targets = float(np.sqrt(self.classification)) * np.eye(len(labels.classes))
         return Plan(self.n_components or rows.n_features, None, targets)
 
@@ -226,6 +228,7 @@ class LabelConsistentKSVD(BaseKSVDClassifier):
 
     def _plan(self, rows: Rows, labels: Labels) -> Plan:
         n_classes = len(labels.classes)
+        # As many atoms as features in all, or a few less, as KSVD has by default.
         k = self.n_components_per_class or max(1, rows.n_features // n_classes)
         # The start takes the atoms of a class from its rows.
         counts = np.bincount(labels.codes)
@@ -237,6 +240,7 @@ class LabelConsistentKSVD(BaseKSVDClassifier):
             )
         of_class = np.repeat(np.arange(n_classes), k)
         self.component_classes_ = labels.classes[of_class]
+        # One at the atoms of the row's class, so that rows of a class use the same atoms.
         targets = [np.sqrt(self.consistency) * (np.arange(n_classes)[:, None] == of_class)]
         if self.classification > 0:  # LC-KSVD2; else the classifier follows from the codes
             targets.insert(0, np.sqrt(self.classification) * np.eye(n_classes))

@@ -229,6 +229,7 @@ class ClusterICA(
         Y, C = self._cluster(X, rows, rng, progress, is_start=space is not None)
         if space is None:
             T, back = self._white_space()
+            # Clusterers of other libraries may not count iterations.
             self.n_iter_ = getattr(self.clusterer_, "n_iter_", 1)
             self.objective_history_ = np.empty(0)
             found = Unmixing(C @ T, back @ C.T)

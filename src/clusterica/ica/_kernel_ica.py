@@ -170,6 +170,7 @@ class KernelICA(
         """
         rows = check_rows(self, X, reset=True, min_rows=2)
         rng = as_generator(self.random_state)
+        # The usual contrast of FastICA: it finds sparse sources and flat ones.
         contrast = LogCosh() if self.contrast is None else self.contrast
         check_contrast(contrast)
         progress = fit_progress(self, 1, X=X, y=y)
@@ -226,11 +227,13 @@ class KernelICA(
         total = map_reduce(response_moments, Z, C.astype(rows.dtype), about)
         second, fourth = (to_host(m) / rows.n_rows for m in total)
         kurtosis = fourth / second**2 - 3
+        # Sparsest source first, as in ClusterICA.
         order = np.argsort(-kurtosis, kind="stable")
         white = self.whitener_
         L, T, mean = (
             to_host(a).astype(np.float64) for a in (white.landmarks_, white.whitening_, white.mean_)
         )
+        # The largest value of a source over the landmarks is positive, so that two fits can be compared.
         C = (C * white._signs(L, C @ T, mean)[:, None])[order]
         return {
             "components_": rows.learned(C),

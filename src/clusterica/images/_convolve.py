@@ -256,9 +256,8 @@ def fused_filters(bank: Bank, code: Code) -> Filters:
     if code.couples_filters:  # by distances, which do not change if a point is taken from all
         D, point = center(D)
         shift = shift + point
-    if (
-        code is Code.TRIANGLE
-    ):  # its distances need |T x|, so that whitening can't be part of the filters
+    # Its distances need |T x|, so that whitening can't be part of the filters.
+    if code is Code.TRIANGLE:
         return Filters(D, row_energies(D), T, shift)
     bias = D @ shift
     return Filters(D @ T, bias + row_energies(D) / 2 if code is Code.ONE_HOT else bias)
@@ -296,6 +295,7 @@ def encode_images(
     """
     threaded = images.place.is_numpy and all(coder.threaded for coder in coders)
     threads = active_config().n_threads if threaded else 1
+    # Where the features of every region begin: they stand side by side.
     ends = shape.n_cells * np.cumsum([0, *n_codes])
     like = images.home.like
     if isinstance(like, np.ndarray) or is_cpu_tensor(like):
@@ -304,6 +304,7 @@ def encode_images(
         xp = namespace_of(like)
         size = (images.n_images, int(ends[-1]))
         features = xp.empty(size, dtype=xp.float32, device=like.device)
+    # Ops state their memory for rows: here a row is a patch.
     n_features = shape.patch_size**2 * images.n_channels
     row = Row(n_features, 4, 4 * n_features, images.place.is_numpy)
     row_bytes = max(row_bytes_of(coder.features, row, ()) for coder in coders)

@@ -240,6 +240,7 @@ def _stacked(X: Any, caller: str) -> Images:
         raise TypeError(
             f"{caller} takes an array of images {_LAYOUT}, or a list of them, not {type(X).__name__}"
         )
+    # Nested lists become an array; tensors stay where they are.
     X = X if array_api_compat.is_array_api_obj(X) else np.asarray(X)
     if X.ndim not in (3, 4):
         remedy = "give a single image as X[None]"

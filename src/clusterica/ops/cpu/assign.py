@@ -14,15 +14,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from clusterica.arrays import Array
-from clusterica.ops.cpu.adding import (
-    StepArrays,
-    add_rows,
-    compiled,
-    compiled_sum,
-    inlined,
-    inverse_length,
-    invert_lengths,
-)
+from clusterica.ops.cpu.adding import StepArrays, add_rows, inverse_length, invert_lengths
+from clusterica.ops.cpu.compiling import compiled, compiled_sum, inlined
 from clusterica.ops.cpu.screen import can_screen, screen
 from clusterica.ops.rules import Assignment, LloydSums, Rule, gain_and_share
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from clusterica.arrays import pieces
-from clusterica.ops.cpu.adding import compiled, compiled_sum
+from clusterica.ops.cpu.compiling import compiled, compiled_sum
 from clusterica.ops.linalg import row_energies
 
 # What is under this many units in the last place, relative to what it was computed from, is rounding.

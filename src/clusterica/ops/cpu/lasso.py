@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from clusterica.arrays import Array, pieces
-from clusterica.ops.cpu.adding import compiled, compiled_sum
+from clusterica.ops.cpu.compiling import compiled, compiled_sum
 
 # Rounding of the responses of a residual, in units in the last place of the largest response of the row.
 GAP_ROUNDING = 16

@@ -28,13 +28,7 @@ from typing import NamedTuple
 import numpy as np
 
 from clusterica.ops.cpu import avx512
-from clusterica.ops.cpu.adding import (
-    StepArrays,
-    add_rows,
-    compiled,
-    inlined,
-    invert_lengths,
-)
+from clusterica.ops.cpu.adding import StepArrays, add_rows, invert_lengths
 from clusterica.ops.cpu.avx512 import (
     GROUP,
     LANES,
@@ -48,6 +42,7 @@ from clusterica.ops.cpu.avx512 import (
     two_dots,
     word_above,
 )
+from clusterica.ops.cpu.compiling import compiled, inlined
 
 # The words of the rows of a tile stay in the second cache, while those of the centres pass by.
 _TILE_BYTES = 2**16
