@@ -108,7 +108,14 @@ def _stages(features: ImageFeatures) -> Stages:
         shift = T @ np.asarray(to_host(features.whitener_.mean_), np.float64)
     d = T.shape[1]
     C = np.eye(d) - 1 / d
-    code, alpha = _code(features.encoder_)
+    # The function of the responses, and its threshold.
+    match features.encoder_:
+        case SoftThresholdEncoder(two_sided=two_sided, alpha=alpha):
+            code = "both-signs" if two_sided else "positive"
+        case SigmoidEncoder(bias=alpha):
+            code = "sigmoid"
+        case encoder:
+            code, alpha = "hard" if isinstance(encoder, HardEncoder) else "triangle", 0.0
     if code in ("triangle", "hard"):
         # Distances do not change if the mean atom is taken from all, and so keep their digits.
         D, point = center(D)
@@ -127,24 +134,12 @@ def _stages(features: ImageFeatures) -> Stages:
         eps=eps,
         atoms=D if code == "triangle" else None,
         code=code,
-        alpha=alpha,
+        alpha=float(alpha),
         patch_size=features.patch_size,
         stride=features.stride,
         grids=tuple(map(tuple, features.grid)) if several else (tuple(features.grid),),
         pooling=features.pooling,
     )
-
-
-def _code(encoder: Any) -> tuple[str, float]:
-    """Return the name of the function of the responses, and its threshold."""
-    match encoder:
-        case SoftThresholdEncoder():
-            return ("both-signs" if encoder.two_sided else "positive"), float(encoder.alpha)
-        case SigmoidEncoder():
-            return "sigmoid", float(encoder.bias)
-        case HardEncoder():
-            return "hard", 0.0
-    return "triangle", 0.0
 
 
 def _kernels(rows: np.ndarray, patch_shape: tuple[int, int, int]) -> np.ndarray:
