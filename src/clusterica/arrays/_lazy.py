@@ -45,6 +45,7 @@ class LazyRows(Rows):
 
     streamed = True
     ndim = 2
+    sent = False  # blocks of the source are, and are transformed where they arrive
 
     def __init__(self, fn: Callable[..., Array], source: Rows, params: tuple[Any, ...]) -> None:
         super().__init__()
