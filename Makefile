@@ -75,7 +75,7 @@ fuzz: $(VENV)/.installed-fuzz  ## Fuzz all readers of files; RUNS=50000 TARGETS=
 	$(BIN)/python -m fuzz --runs $(RUNS) $(TARGETS)
 
 fuzz-all: $(VENV)/.installed-fuzz  ## Fuzz until each reader, as it is, has been executed a million times
-	$(BIN)/python -m fuzz --total 1000000 --jobs 2
+	$(BIN)/python -m fuzz --total 1000000 --runs 100000 --jobs 2
 
 audit: $(VENV)/.installed-dev  ## Compare what is installed with known vulnerabilities; needs the network
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check pip-audit
