@@ -35,8 +35,6 @@ def message_of(capsys, call):
 IMAGES = npy(np.ones((2, 3, 3), np.uint8))
 
 
-# NumPy leaves a damaged .npz file open.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
