@@ -8,8 +8,8 @@ import zipfile
 import numpy as np
 import pytest
 
-from clusterica.cli._images import open_images, read_labels
-from clusterica.cli._tables import read_table
+from clusterica.cli.inputs.images import open_images, read_labels
+from clusterica.cli.inputs.tables import read_table
 
 
 def npy(array):
