@@ -116,10 +116,10 @@ class DiscriminativeKernelRICA(BaseKernelRICA):
     Every part of the basis starts at K-means centres of the rows of its class. Kernels of the distance have
     no negative codes, so that the sums in d do not cancel. With :math:`\eta \ge k + 1` the term is never
     below the squared length of the own codes: it can only shrink codes, and basis vectors die of it where it
-    is strong; then lower discrimination, or eta. What labels gain comes from the start by classes: with 50 labels
-    a class the term itself, at 3 to 100 % of the reconstruction error and with an eta of 0 to k + 1, made no
-    difference larger than chance on digits, MNIST and Fashion-MNIST. With 0.1, as in [1]_, half of the basis
-    of the digits died.
+    is strong; then lower discrimination, or eta. What labels gain comes from the start by classes: with 50
+    labels a class the term itself, at 3 to 100 % of the reconstruction error and with an eta of 0 to k + 1,
+    made no difference larger than chance on digits and MNIST. With 0.1, as in [1]_, half of the basis of the
+    digits died.
 
     References
     ----------

@@ -112,18 +112,18 @@ class KernelRICA(BaseKernelRICA):
     The basis starts at K-means centres of the rows. The objective is not convex. Mapped basis vectors have
     unit length: where many are like the same rows, their sum is a reconstruction that is too long, and with
     ``scale=1`` they push each other out of the reach of all rows: dead. A scale below 1 makes up for that,
-    as RICA does by shorter rows of W. The penalty drives them out as well: it is a sum over all codes, and the
-    reconstruction error is at most 1, so that a :math:`\lambda` that suits ten vectors is too strong for
+    as RICA does by shorter rows of W. The penalty drives them out as well: it is a sum over all codes, and
+    the reconstruction error is at most 1, so that a :math:`\lambda` that suits ten vectors is too strong for
     hundreds. ``sparsity="auto"`` keeps it small. ``clusterica reproduce P4-defaults`` shows what the defaults
     reach. If many die, raise gamma.
     No basis vector moves farther in one step than the width of the kernel, since it does not come back from
     where no row is near.
 
-    Most of the objective's fall is in the first steps. Later ones move the basis outwards, where vectors overlap
-    less, and a linear classifier on the codes does not gain by it.
+    Most of the objective's fall is in the first steps. Later ones move the basis outwards, where vectors
+    overlap less, and a linear classifier on the codes does not gain by it.
 
-    The experiments of [1]_ have ``scale=1.0``, ``normalize=True``, a gamma of 0.1 or 0.01 and a sparsity of 0.01
-    to 0.1; ours of them have ``tol=1e-5``.
+    The experiments of [1]_ have ``scale=1.0``, ``normalize=True``, a gamma of 0.1 or 0.01 and a sparsity of
+    0.01 to 0.1; we add ``tol=1e-5``.
 
     With the gradient by w written as :math:`c\, w - v`, the fixed point :math:`v / c` lowers the objective
     only where c > 0: often nowhere at the start, and nearly everywhere at the end where no vector died. The
