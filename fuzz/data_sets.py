@@ -21,7 +21,7 @@ ERRORS = (ValueError, FileNotFoundError)
 
 def code(*names: str) -> tuple[str, ...]:
     """Return modules of the package of data sets: the named ones, and those that read files for all."""
-    return tuple(f"clusterica.datasets.{name}" for name in ("_files", "_image_set", *names))
+    return tuple(f"clusterica.datasets.{name}" for name in ("_files", "_common", *names))
 
 
 def read_idx(content: bytes) -> None:

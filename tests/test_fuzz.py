@@ -12,7 +12,7 @@ if not (ROOT / "fuzz").is_dir():  # tests of an installed package
 for package in ("PIL", "pyarrow", "zarr"):
     pytest.importorskip(package)
 sys.path.insert(0, str(ROOT))
-from fuzz import results, targets  # noqa: E402
+from fuzz import results, target, targets  # noqa: E402
 
 
 def test_inputs_of_the_fuzzer():
@@ -25,14 +25,22 @@ def test_inputs_of_the_fuzzer():
 
 def test_runs_of_the_same_code_add_up(tmp_path, monkeypatch):
     monkeypatch.setattr(results, "RESULTS", tmp_path / "fuzz.json")
-    target = targets.TARGETS["idx"]
-    results.add_run("idx", target, results.Run(100, 1.5, 70, None))
-    found = results.add_run("idx", target, results.Run(50, 1.0, 90, "killed by SIGKILL"))
+    idx = targets.TARGETS["idx"]
+    results.add_run("idx", idx, results.Run(100, 1.5, 70, None))
+    found = results.add_run("idx", idx, results.Run(50, 1.0, 90, "killed by SIGKILL"))
     assert (found["executions"], found["runs"], found["peak_mib"]) == (150, 2, 90)
     assert found["errors"] == ["killed by SIGKILL"]
-    assert results.executions_so_far("idx", target) == 150
+    assert results.executions_so_far("idx", idx) == 150
     # Other code: what was found before says nothing about it.
-    other = target._replace(code=(*target.code, "clusterica.files._write"))
+    other = idx._replace(code=(*idx.code, "clusterica.files._write"))
     assert results.executions_so_far("idx", other) == 0
     found = results.add_run("idx", other, results.Run(7, 1.0, 50, None))
     assert (found["executions"], found["runs"], found["errors"]) == (7, 1, [])
+
+
+def test_comments_and_imports_are_no_other_code():
+    plain = target._plain_code(
+        '"""Doc."""\nimport a\n\ndef f(x):\n    """Doc."""\n    return x  # why\n'
+    )
+    assert plain == target._plain_code("from b import a\ndef f(x):\n    return x")
+    assert plain != target._plain_code("def f(x):\n    return -x")
