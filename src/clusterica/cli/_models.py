@@ -25,8 +25,8 @@ from clusterica.cli._console import (
     stop,
 )
 from clusterica.cli._files import check_output
-from clusterica.cli._images import BUILT_IN, load_built_in
 from clusterica.cli._learn import networks_of
+from clusterica.cli.inputs.images import BUILT_IN, load_built_in
 from clusterica.files import write_file
 
 

@@ -14,6 +14,7 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from clusterica.arrays import warn_user
@@ -135,6 +136,16 @@ def stored_with(seen: list[Any]) -> Stored:
         return params
 
     return Stored(lambda params: (params, list(seen)), unpack)
+
+
+def stored_draws(rng: np.random.Generator) -> Stored:
+    """Store the parameters of a loop together with the generator that its steps draw from."""
+
+    def unpack(packed: Any) -> Any:
+        params, rng.bit_generator.state = packed
+        return params
+
+    return Stored(lambda params: (params, rng.bit_generator.state), unpack)
 
 
 class Recorder(Protocol):
