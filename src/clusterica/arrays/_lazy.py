@@ -45,6 +45,7 @@ class LazyRows(Rows):
 
     streamed = True
     ndim = 2
+    sent = False  # blocks of the source are, and are transformed where they arrive
 
     def __init__(self, fn: Callable[..., Array], source: Rows, params: tuple[Any, ...]) -> None:
         super().__init__()
@@ -77,19 +78,19 @@ class LazyRows(Rows):
         return self.row_nbytes + source.load_nbytes + row_bytes_of(self._fn, row, self._params)
 
     def _blocks(self, size: int) -> Iterator[Block]:
-        for start, stop, load in self._source.blocks(size):
-            yield start, stop, partial(self._compute, load)
+        def compute(load: Callable[[], Array]) -> Array:
+            values = self._fn(load(), *self._params)
+            xp = namespace_of(values)
+            # Arrays are checked once, before the walk; these do not exist before it.
+            if not bool(xp.all(xp.isfinite(values))):
+                raise ValueError(
+                    "the transform of a row contains NaN or infinity: its values are too large for "
+                    f"{self.dtype.name}; scale the data first"
+                )
+            return host_block(values, self.dtype) if self._source.place.is_numpy else values
 
-    def _compute(self, load: Callable[[], Array]) -> Array:
-        values = self._fn(load(), *self._params)
-        xp = namespace_of(values)
-        # Arrays are checked once, before the walk; these do not exist before it.
-        if not bool(xp.all(xp.isfinite(values))):
-            raise ValueError(
-                "the transform of a row contains NaN or infinity: its values are too large for "
-                f"{self.dtype.name}; scale the data first"
-            )
-        return host_block(values, self.dtype) if self._source.place.is_numpy else values
+        for start, stop, load in self._source.blocks(size):
+            yield start, stop, partial(compute, load)
 
     def take(self, indices: np.ndarray) -> np.ndarray:
         """Return the rows at the sorted indices, as a NumPy array."""
@@ -122,6 +123,7 @@ class LazyRows(Rows):
             )
         if indices.size and not -self.n_rows <= indices.min() <= indices.max() < self.n_rows:
             raise IndexError(f"index {rows!r} is out of range for {self.n_rows} rows")
+        # Every row is computed once, however often its index occurs.
         wanted, where = np.unique(indices % self.n_rows, return_inverse=True)
         picked = self.take(wanted)[where.reshape(indices.shape)]
         return picked[(slice(None),) * indices.ndim + tuple(others)] if others else picked
@@ -129,6 +131,7 @@ class LazyRows(Rows):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if copy is False:
             raise ValueError("lazy rows are computed when they are read; copy=False is impossible")
+        # Functions that take arrays may ask for one unnoticed: that must not fill the memory.
         budget = active_config().memory
         if self.nbytes > budget:
             raise MemoryError(
@@ -157,6 +160,8 @@ def lazy_rows(fn: Callable[..., Array], rows: Rows, *params: Array | None) -> Ar
     config = active_config()
     if isinstance(rows, DaskRows):
         return map_rows(fn, rows, *params)  # a Dask array, which is lazy
+    # Tensors on a device give tensors there, and arrays in memory give arrays, unless the user asks
+    # otherwise.
     if not rows.home.on_host or config.lazy is False or not (config.lazy is True or rows.streamed):
         return None
     lazy = LazyRows(fn, rows, params)

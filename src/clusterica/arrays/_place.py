@@ -124,9 +124,10 @@ def config_context(
         Worker threads on the CPU; None, the default, takes every core this process may use,
         or as many as the environment variable OMP_NUM_THREADS says.
     device : str or None
-        A torch device such as ``"cuda"`` through which arrays in host memory are streamed block by
-        block, so that they may be larger than its memory. None, the default, computes where
-        the data is. Data that is on a device already stays there in either case.
+        A torch device such as ``"cuda"`` on which arrays in host memory are processed. They are sent once
+        where they fit half of its free memory, or half of ``memory`` if that is set, and else streamed
+        block by block. None, the default, computes where the data is. Data that is on a device already stays
+        there in either case.
     lazy : "auto" or bool
         Whether ``transform`` returns rows that are computed each time they are read, in place of an array.
         "auto", the default, does so for files and iterables of blocks whose result is larger than
@@ -141,7 +142,7 @@ def config_context(
     precision : {"float32", "tf32", "bfloat16", "float16", "screened"}
         Precision of the products of fused kernels, "float32" at first. Under "screened", products of float16
         with a proven bound on their error rule out most centres of K-means, and float32 decides: labels
-        are those of float32. Needs ``gpu_kernels``.
+        are those of float32; images are then encoded in float32. Needs ``gpu_kernels``.
 
     Examples
     --------

@@ -16,6 +16,7 @@ import array_api_compat
 import numpy as np
 import scipy.sparse as sp
 
+from clusterica.arrays import _stream
 from clusterica.arrays._place import (
     Array,
     Place,
@@ -46,10 +47,16 @@ class Rows(ABC):
     streamed: bool = False
     """Whether rows come from a file or an iterable, and may be more than fit in memory."""
     _is_csr: bool = False
+    _kept: _stream.KeptRows | None = None
 
     def __init__(self, home: Array | None = None) -> None:
         self.home = Place(home)
         self.place = Place.of_work(self.home)
+
+    @property
+    def sent(self) -> bool:
+        """Whether blocks come from the host and are worked on on a device."""
+        return self.home.on_host and not self.place.on_host
 
     @property
     def sparse(self) -> bool:
@@ -57,9 +64,22 @@ class Rows(ABC):
         return self._is_csr and self.place.is_numpy
 
     def blocks(self, size: int) -> Iterator[Block]:
-        """Yield blocks of at most ``size`` rows, in order."""
-        for start, stop, load in self._blocks(size):
-            yield start, stop, load if self.place.is_numpy else partial(_load_to, self.place, load)
+        """Yield blocks of at most ``size`` rows, in order, where they are worked on."""
+        if self.place.is_numpy:
+            yield from self._blocks(size)
+        elif self.sent:
+            if self._kept is None and _stream.fits(self):
+                self._kept = _stream.KeptRows(self)
+            yield from (
+                _stream.streamed(self, size) if self._kept is None else self._kept.blocks(size)
+            )
+        else:
+            for start, stop, load in self._blocks(size):
+                yield start, stop, partial(_load_to, self.place, load)
+
+    def source_blocks(self, size: int) -> Iterator[Block]:
+        """Yield blocks of at most ``size`` rows, in order, where the source has them."""
+        return self._blocks(size)
 
     @abstractmethod
     def _blocks(self, size: int) -> Iterator[Block]:
@@ -126,15 +146,15 @@ class ArrayRows(Rows):
         return _csr_row_nbytes(self, self._X.nnz) if self.sparse else super().row_nbytes
 
     def _blocks(self, size: int) -> Iterator[Block]:
+        def load(start: int, stop: int) -> Array:
+            if self.home.on_host:
+                return host_block(self._X[start:stop], self.dtype)
+            xp = namespace_of(self._X)
+            return xp.astype(self._X[start:stop, ...], getattr(xp, self.dtype.name), copy=False)
+
         for start in range(0, self.n_rows, size):
             stop = min(start + size, self.n_rows)
-            yield start, stop, partial(self._load, start, stop)
-
-    def _load(self, start: int, stop: int) -> Array:
-        if self.home.on_host:
-            return host_block(self._X[start:stop], self.dtype)
-        xp = namespace_of(self._X)
-        return xp.astype(self._X[start:stop, ...], getattr(xp, self.dtype.name), copy=False)
+            yield start, stop, partial(load, start, stop)
 
     def take(self, indices: np.ndarray) -> Array:
         """Return the rows at the sorted indices in host memory, as NumPy or CSR."""

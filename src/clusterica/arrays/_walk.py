@@ -27,6 +27,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
+from clusterica.arrays import _stream
 from clusterica.arrays._place import Array, active_config, is_host_array, namespace_of
 from clusterica.arrays._rows import DaskRows, Rows
 from clusterica.arrays._twins import for_place
@@ -175,7 +176,7 @@ class _PerRow:
 
 
 def row_bytes_of(fn: Callable[..., Any], row: Row, params: tuple[Any, ...]) -> int:
-    """Return the bytes that an op says it needs for each row; two copies in float64 if it says nothing."""
+    """Return the bytes that an op says it needs for each row; two copies in float64 by default."""
     if isinstance(fn, _Sums | _PerRow):
         return row_bytes_of(fn.fn, row, params)
     if isinstance(fn, partial):
@@ -209,6 +210,11 @@ def block_size(
     # Each thread has a block, and one more waits for the fold; a device works on one at a time.
     in_flight = threads + 1 if is_numpy else 1
     fits = rows.place.memory // (in_flight * (row_bytes + rows.load_nbytes))
+    if rows.sent:
+        # A second block is on its way, and half of a budget that was set is for rows that stay there.
+        budget = rows.place.memory // (2 if active_config().memory_is_set else 1)
+        fits = budget // (row_bytes + 2 * rows.load_nbytes)
+        fits = fits if _stream.fits(rows) else min(fits, _stream.most_rows(rows))
     if wide_sums and not is_numpy:
         return max(1, fits)
     # float32 sums inside a block stay accurate up to about this many rows; float64 takes over between.
@@ -337,7 +343,7 @@ def sum_tiles(fn: Callable[..., Sums], X: Array, *params: Array, width: int) -> 
 
 
 def pieces(n_rows: int, size: int | None = None) -> Iterator[slice]:
-    """Yield slices of at most so many rows; no further ones if nobody waits for the result any more.
+    """Yield slices of at most ``size`` rows; stop if the result is no longer needed.
 
     Compiled code can't be interrupted. An op that takes long for a block works in pieces, so that Ctrl-C, or
     an error in another block, is answered between them. Without a size, the time of each piece decides the

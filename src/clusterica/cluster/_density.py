@@ -170,7 +170,7 @@ class DensityClusterer(ClusterMixin, BaseEstimator):
             The data, one column.
         y : ignored
         sample_weight : array-like of shape (n_samples,), optional
-            Weight of each row, which counts as so many equal rows: the sum of the weights is the
+            Weight of each row, as if it were repeated that many times: the sum of the weights is the
             sample size of the bandwidth rules.
 
         Returns
@@ -255,6 +255,7 @@ class DensityClusterer(ClusterMixin, BaseEstimator):
                     RuntimeWarning,
                 )
         else:
+            # The scale is the variance of the Gaussian in units of that of the data.
             if self.scale is not None:
                 sigma = sqrt(self.scale * summary.variance)
             elif isinstance(self.bandwidth, str):
@@ -282,6 +283,7 @@ class DensityClusterer(ClusterMixin, BaseEstimator):
         else:
             sigma = density.largest_sigma(self.n_clusters, low, high)
         if sigma is None:
+            # The finest level has as many modes as there are at any scale.
             level = density.at(low)
             self._warn_of_few(level, "at any scale", "lower n_clusters")
             return level, level.real
@@ -296,6 +298,7 @@ class DensityClusterer(ClusterMixin, BaseEstimator):
             return level.counts if by_rule else level.real
         if level.n_modes >= self.n_clusters:
             return level.strongest(self.n_clusters)
+        # The warning says which smoothing would show as many modes.
         sigma = density.largest_sigma(self.n_clusters, finest_sigma(density), level.sigma)
         remedy = "lower n_clusters"
         if sigma is not None and self.scale is not None:

@@ -121,6 +121,7 @@ def learned_vectors(estimator: Any) -> list[Array]:
     >>> learned_vectors(KMeans(2).fit([[0.0], [1.0], [9.0]]))[0].shape
     (2, 1)
     """
+    # Its components are directions of the kernel's white space, not of the input.
     if isinstance(getattr(estimator, "whitener_", None), KernelWhitener):
         return []
     found = (getattr(estimator, name, None) for name in ("cluster_centers_", "components_"))
@@ -143,6 +144,7 @@ def cluster_sizes(estimator: Any) -> np.ndarray | None:
     counts = getattr(estimator, "counts_", None)
     if counts is not None:
         return np.asarray(to_host(counts))
+    # Clusterers of scikit-learn keep labels, and no counts.
     centers, labels = (getattr(estimator, name, None) for name in ("cluster_centers_", "labels_"))
     if centers is None or labels is None:
         return None

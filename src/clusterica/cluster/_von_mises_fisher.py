@@ -195,6 +195,7 @@ class VonMisesFisherMixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
         check_scale(rows, np.float64)  # lengths are float64
         weights = check_weights(sample_weight, rows)
         rng = as_generator(self.random_state)
+        # Starts from given centres would all be the same.
         named = isinstance(self.init, str) or callable(self.init)
         progress = fit_progress(self, self.n_init, X=X, y=y)
         result, final = best_of(
@@ -206,6 +207,7 @@ class VonMisesFisherMixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
         )
         self.__dict__.update(self._learned(rows, result.params))
         self.n_iter_, self.log_likelihood_ = result.n_iter, final
+        # An iteration knows the likelihood before it; that of the end is added.
         self.objective_history_ = np.array([*result.history, final])
         progress.end()
         result.warn_if_unfinished(self)
@@ -291,6 +293,7 @@ class VonMisesFisherMixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
         """
         rows = check_fitted_rows(self, X, "means_", accept_sparse=True)
         K, d = (int(n) for n in self.means_.shape)
+        # A direction has d - 1 degrees of freedom, and the weights sum to one.
         n_free = K * (d - 1) + (1 if self.concentration == "tied" else K) + K - 1
         return n_free * float(np.log(rows.n_rows)) - 2 * rows.n_rows * self.score(X)
 
@@ -318,6 +321,7 @@ class VonMisesFisherMixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
         def step(old: Mixture) -> Step:
             total, objective = sums(old)
             new = renew(total, old, tied=self.concentration == "tied", largest=largest)
+            # Weighted: a component of few rows may turn far without changing the mixture.
             moved = new.weights @ ((new.means - old.means) ** 2).sum(axis=1)
             return Step(new, objective, float(moved))
 

@@ -13,7 +13,7 @@ from clusterica.arrays import as_generator
 from clusterica.datasets._common import brief
 
 # Draws an array of a shape; only Student's t uses the degrees of freedom.
-Law = Callable[[np.random.Generator, tuple[int, int], float], np.ndarray]
+Sampler = Callable[[np.random.Generator, tuple[int, int], float], np.ndarray]
 
 
 class SparseSources(NamedTuple):
@@ -73,7 +73,7 @@ def make_sparse_sources(
     >>> X.shape, S.shape, A.shape
     ((100, 2), (100, 2), (2, 2))
     """
-    draw = _law(distribution)
+    draw = _sampler(distribution)
     if not df > 0:
         raise ValueError(f"df is {df!r}; it must be a positive number, above 2 for unit variance.")
     rng = as_generator(random_state)
@@ -96,8 +96,8 @@ def make_sparse_sources(
 
 
 # Centred at zero, with unit variance where there is a variance.
-DISTRIBUTIONS: dict[str, Law] = {
-    # p(s) ∝ exp(-√2 |s|), the law of Vinnikov & Shalev-Shwartz
+DISTRIBUTIONS: dict[str, Sampler] = {
+    # p(s) ∝ exp(-√2 |s|), the distribution of Vinnikov & Shalev-Shwartz
     "laplace": lambda rng, shape, df: rng.laplace(scale=math.sqrt(0.5), size=shape),
     # p(s) = sech(π s / 2) / 2
     # by its quantiles, (2/π) log tan(π u / 2); the smallest u keeps the logarithm finite
@@ -119,13 +119,13 @@ DISTRIBUTIONS: dict[str, Law] = {
 }
 
 
-def _law(distribution: Any) -> Law:
-    """Return the function that draws from a law, given by name or as a frozen distribution of SciPy."""
+def _sampler(distribution: Any) -> Sampler:
+    """Return the function that draws from a distribution, given by name or as one of SciPy."""
     if isinstance(distribution, str) and distribution in DISTRIBUTIONS:
         return DISTRIBUTIONS[distribution]
     # Only a frozen distribution has all its parameters; ``dist`` is its family.
     if hasattr(distribution, "dist") and hasattr(distribution, "rvs"):
-        # NaN or infinity where the law has none.
+        # NaN or infinity where the distribution has none.
         mean, std = float(distribution.mean()), float(distribution.std())
 
         def draw(rng: np.random.Generator, shape: tuple[int, int], df: float) -> np.ndarray:

@@ -205,6 +205,7 @@ class SparseAutoencoder(
             fitted=lambda at: self._learned(rows, self._unpacked(at.params, K)),
         )
         progress.end()
+        # The sums of the last evaluation belong to the final weights: no further pass is needed.
         sums: AutoencoderSums = result.params.evaluation.extra
         self.__dict__.update(self._learned(rows, self._unpacked(result.params.params, K)))
         self.objective_history_, self.n_iter_ = np.array(result.history), result.n_iter
@@ -259,12 +260,14 @@ class SparseAutoencoder(
             sparsity=float(self.sparsity),
             target=float(self.target),
         )
+        # The gradient by shared weights is the sum of both parts.
         if self.tied:
             gradients = gradients._replace(W=gradients.W + gradients.U)
         return Evaluation(value, self._packed(gradients), sums)
 
     def _packed(self, weights: Weights) -> HostArray:
         """Return all weights as one vector; U is left out where it is W."""
+        # L-BFGS moves one vector.
         parts = [w for name, w in weights._asdict().items() if not (self.tied and name == "U")]
         return np.concatenate([np.ravel(w) for w in parts])
 
@@ -298,6 +301,7 @@ class SparseAutoencoder(
         text = f"{self.n_dead_} of {K} units have the same activity for all rows"
         # Weights of zero are a minimum where the decay is above ρ (1 - ρ) times the largest eigenvalue of the
         # covariance: from the second derivative of the objective there, with units at their target.
+        # One more pass over the rows, which only a warning costs.
         second = to_host(moments_about_mean(rows).second) / rows.n_rows
         most = self.target * (1 - self.target) * float(np.linalg.eigvalsh(second)[-1])
         most *= 2 if self.tied else 1

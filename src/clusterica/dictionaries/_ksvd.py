@@ -163,6 +163,7 @@ class KSVD(BaseDictionary):
         rng = as_generator(self.random_state)
         n = self.n_components or rows.n_features
         self.n_nonzero_ = check_n_nonzero(self.n_nonzero, n, rows.n_features)
+        # Random rows: where the atoms start, and later what replaces atoms that no row uses.
         candidates, _ = draw_candidates(rows, n, rng)
         progress = fit_progress(self, self.max_iter, X=X, y=y)
         result = learn_atoms(
@@ -206,6 +207,7 @@ def code_rows(
     labels: HostArray | None = None,
 ) -> CodeSums:
     """Return the sums over all rows with codes by D, one walk; with the targets of its class beside a row."""
+    # With the Gram matrix of the atoms, a row is coded without reading it again at every step.
     prepared = unit_atoms(D.astype(rows.dtype))
     if targets is None or labels is None:
         return sums_on_host(map_reduce(pursuit.sums, rows, *prepared))

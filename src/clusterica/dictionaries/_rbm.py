@@ -29,7 +29,7 @@ from clusterica.arrays import (
 from clusterica.ops.autoencoder import HostArray, activations
 from clusterica.ops.kernels import MUCH_DEAD
 from clusterica.ops.rbm import DivergenceSums, divergence_sums
-from clusterica.optim import LoopState, Step, fit_progress, iterate
+from clusterica.optim import LoopState, Step, fit_progress, iterate, stored_draws
 from clusterica.preprocessing.whitening import apply_map, moments_about_mean
 
 
@@ -185,6 +185,8 @@ class SparseRBM(
         check_scale(rows)
         rng = as_generator(self.random_state)
         K, d = self.n_components or rows.n_features, rows.n_features
+        # The mean is where a begins; the mean variance sets the scale of sigma, of the weights and of the
+        # sparsity.
         total = moments_about_mean(rows)
         variance = float(np.trace(to_host(total.second))) / (rows.n_rows * d)
         if not 0 < variance < np.inf:
@@ -207,6 +209,7 @@ class SparseRBM(
             tol=-1.0,  # noise of batches moves the weights for ever: the number of passes is what ends it
             progress=progress,
             fitted=lambda machine: self._learned(rows, machine),
+            stored=stored_draws(rng),
         )
         progress.end()
         self.__dict__.update(self._learned(rows, result.params))
@@ -234,6 +237,7 @@ class SparseRBM(
             In (0, 1), in the library and on the device of X.
         """
         rows = check_fitted_rows(self, X, "components_")
+        # The op has no sigma: weights are divided by its square instead.
         scaled = (to_host(p) / self.sigma_**2 for p in (self.components_, self.intercept_))
         return apply_map(activations, rows, *scaled)
 
@@ -244,6 +248,7 @@ class SparseRBM(
         fn = partial(divergence_sums, sigma=self.sigma_)
         new, error, activity = old, 0.0, np.zeros_like(old.b)
         for _, batch in shuffled_batches(rows, self.batch_size, rng):
+            # Drawn on the host, so that all devices see the same numbers.
             draws = rng.random((batch.n_rows, len(old.b)), dtype=np.float32).astype(rows.dtype)
             placed = (p.astype(batch.dtype) for p in (new.W, new.b, new.a))
             total = map_reduce(fn, batch, *placed, aligned=(draws,))
@@ -256,6 +261,7 @@ class SparseRBM(
                 sums.b / n + self.sparsity * variance * missing,
                 sums.a / n,
             )
+            # A share of the last move goes on: it averages out the noise of batches.
             moves = tuple(
                 momentum * last + self.learning_rate * direction
                 for last, direction in zip(new.moves, ascent, strict=True)
@@ -271,6 +277,7 @@ class SparseRBM(
                 f"about {variance * rows.n_features:.3g}; lower learning_rate={self.learning_rate:g}"
             )
         new = new._replace(activity=activity / rows.n_rows, n_passes=old.n_passes + 1)
+        # An infinite change: the loop ends after max_iter passes, and not before.
         return Step(new, error, np.inf)
 
     def _learned(self, rows: Rows, machine: _Machine) -> dict[str, Any]:

@@ -38,7 +38,7 @@ from clusterica.dictionaries._base import BaseDictionary
 from clusterica.encoders import BaseEncoder, SparseEncoder
 from clusterica.ops.dictionary import CodeSums, coding_error, lasso_sums, renew_atoms
 from clusterica.ops.linalg import row_lengths
-from clusterica.optim import LoopResult, LoopState, Step, fit_progress, iterate
+from clusterica.optim import LoopResult, LoopState, Step, fit_progress, iterate, stored_draws
 
 # Relative duality gap of the codes of a batch: the atoms need no better codes while they move.
 _BATCH_GAP = 1e-3
@@ -202,6 +202,8 @@ class SparseCoding(BaseDictionary):
         if self.batch_size is None:
             problem = Alternation(
                 rows.n_rows,
+                # A tenth of tol for the codes, so that their errors do not pass for changes of the
+                # objective.
                 partial(self._code, rows, tol=0.1 * self.tol),
                 candidates,
                 partial(_explain, alpha=float(self.alpha)),
@@ -218,7 +220,9 @@ class SparseCoding(BaseDictionary):
             tol=self.tol,
             progress=progress,
             fitted=lambda params: self._learned(rows, params[0]),
+            stored=stored_draws(rng),
         )
+        # Both kinds of parameters begin with the atoms and their sums.
         D, sums, *rest = result.params
         if isinstance(result.params, Coded):
             n = result.params.n_replaced
@@ -289,6 +293,8 @@ class SparseCoding(BaseDictionary):
         D, objective, total = old, 0.0, None
         assert self.batch_size is not None
         for _, batch in shuffled_batches(rows, self.batch_size, rng):
+            # A batch counts with the atoms before it moved them, so that no row is coded by atoms that were
+            # fitted to it.
             before = D
             D, stream, sums = self._after_batch(batch, D, stream)
             objective += coding_error(sums, before) / 2 + self.alpha * float(sums.length)
@@ -316,11 +322,13 @@ class SparseCoding(BaseDictionary):
             sample = sample[row_lengths(sample) > 0]
             bad = bad[: len(sample)]
             D[bad] = worst_rows(sample, _explain(sample, D, alpha=float(self.alpha)), len(bad))
+            # What was summed belongs to the atom that is gone.
             A[bad] = B[bad] = A[:, bad] = 0
             n_replaced += bad.size
         return D, Stream(A, B, uses, n, n_replaced), sums
 
     def _warn(self, result: LoopResult, sums: CodeSums, candidates: HostArray) -> None:
+        # With no code at all alpha is too large, and any other warning would only distract from that.
         if not sums.uses.any():
             self.n_dead_ = len(sums.uses)
             longest = float(row_lengths(candidates).max())
@@ -331,6 +339,7 @@ class SparseCoding(BaseDictionary):
             )
             return
         result.warn_if_unfinished(self)
+        # Batches are coded roughly on purpose.
         if float(sums.unsolved) > 0 and self.batch_size is None:
             warn_user(
                 f"the codes of {sums.unsolved:.0f} rows did not reach a relative duality gap of a tenth of "

@@ -129,9 +129,11 @@ class ResponsesDisplay:
         self.kurtosis_ = excess_kurtosis(S)
         self.ax_ = axes_or_new(ax, what="ResponsesDisplay")
         self.figure_ = self.ax_.figure
+        # Bins of a quarter of a standard deviation.
         edges = np.linspace(-_REACH, _REACH, 81)
         middles = (edges[1:] + edges[:-1]) / 2
         shown = np.flatnonzero(varied)
+        # Evenly spaced over all: the first components may be the sparsest ones.
         picks = np.linspace(0, len(shown) - 1, min(n_shown, len(shown))).round().astype(int)
         self.lines_ = []
         for j in shown[picks]:

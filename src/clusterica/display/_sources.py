@@ -166,6 +166,7 @@ class SourcesDisplay:
                 f"S has shape {S.shape}; it must be (n_samples, n_sources), a sample in every row"
             )
         n, k = S.shape
+        # More sources than samples, and many: most likely channels were passed as rows.
         if n <= k and k > 50:
             raise ValueError(
                 f"S has {n} samples of {k} sources. Rows are samples; did you mean S.T?"
@@ -287,9 +288,11 @@ class MixingDisplay:
         names = self.feature_names or [str(i) for i in range(d)]
         if len(names) != d:
             raise ValueError(f"{len(names)} feature_names are given for {d} features")
+        # More than eight panels side by side would be too narrow to read.
         columns = min(k, 8)
         size = (1.2 + 1.1 * columns, (0.5 + min(8.0, max(1.2, 0.2 * d))) * -(-k // columns))
         if figure is None:
+            # pyplot makes the figure, so that notebooks show it; its one pair of axes is not needed.
             figure = axes_or_new(None, what="MixingDisplay", size=size).figure
             figure.clear()
         self.figure_ = figure
@@ -302,6 +305,7 @@ class MixingDisplay:
         for j, ax in enumerate(self.axes_):
             column = A[:, j]
             self.bars_.append(ax.barh(np.arange(d), column, height=0.8, color=_COLOR))
+            # A source that reaches no channel has no scale of its own.
             limit = float(np.abs(column).max()) or 1.0
             ax.set(xlim=(-1.05 * limit, 1.05 * limit), ylim=(d - 0.4, -0.6), xticks=[0])
             ax.set_xticklabels([])

@@ -170,6 +170,7 @@ class KernelICA(
         """
         rows = check_rows(self, X, reset=True, min_rows=2)
         rng = as_generator(self.random_state)
+        # The usual contrast of FastICA: it finds sparse sources and flat ones.
         contrast = LogCosh() if self.contrast is None else self.contrast
         check_contrast(contrast)
         progress = fit_progress(self, 1, X=X, y=y)
@@ -217,7 +218,7 @@ class KernelICA(
             In the library and on the device of X.
         """
         rows = check_fitted_rows(self, X, "components_")
-        return self.whitener_._project(rows, self.unmixing_)
+        return self.whitener_.whiten_rows(rows, self.unmixing_)
 
     def _learned(self, rows: Rows, Z: Rows, C: np.ndarray) -> dict[str, Any]:
         """Return the attributes for directions C of the white rows Z, signed and sorted by the convention."""
@@ -226,12 +227,14 @@ class KernelICA(
         total = map_reduce(response_moments, Z, C.astype(rows.dtype), about)
         second, fourth = (to_host(m) / rows.n_rows for m in total)
         kurtosis = fourth / second**2 - 3
+        # Sparsest source first, as in ClusterICA.
         order = np.argsort(-kurtosis, kind="stable")
         white = self.whitener_
         L, T, mean = (
             to_host(a).astype(np.float64) for a in (white.landmarks_, white.whitening_, white.mean_)
         )
-        C = (C * white._signs(L, C @ T, mean)[:, None])[order]
+        # The largest value of a source over the landmarks is positive, so that two fits can be compared.
+        C = (C * white.signs_of(L, C @ T, mean)[:, None])[order]
         return {
             "components_": rows.learned(C),
             "kurtosis_": rows.learned(kurtosis[order]),

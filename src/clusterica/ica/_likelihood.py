@@ -88,7 +88,7 @@ def check_density(contrast: Contrast) -> None:
     At the best scale of a source y, ``E[y G'(y)] = 1``; a bounded G never gets there, and the longer the
     filters, the larger the likelihood. It is tried on normal sources of many scales.
     """
-    # Quantiles of a normal law in place of draws, so that the answer is always the same.
+    # Quantiles of a normal distribution in place of draws, so that the answer is always the same.
     levels = (np.arange(1000) + 0.5) / 1000
     y = np.logspace(-4, 4, 81)[:, None] * stats.norm.ppf(levels)
     with np.errstate(all="ignore"):  # at the largest scales

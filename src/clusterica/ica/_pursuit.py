@@ -225,6 +225,7 @@ class KurtosisPursuit(
         """
         rows = check_rows(self, X, reset=True, min_rows=2)
         check_not_transposed(self, rows)
+        # Named contrasts are known to be right; the derivatives of a custom one are checked.
         if isinstance(self.contrast, str):
             squared = self.contrast == "negentropy"
             contrast = orient(_CONTRASTS[self.contrast], squared=squared)
@@ -240,7 +241,7 @@ class KurtosisPursuit(
             raise ValueError(
                 f"n_components={self.n_components} is more than the {white.n_dims} dimensions in which "
                 "the data varies (a constant column has none, one that depends on others adds none); use "
-                "at most so many, and data that is not constant"
+                "at most that many, and data that is not constant"
             )
         # The excess kurtosis of every feature, -3 for a constant one.
         variances = np.diag(to_host(self.whitener_.covariance_))
@@ -284,6 +285,7 @@ class KurtosisPursuit(
         task: Progress,
     ) -> FoundDirection:
         """Return the best direction among those orthogonal, in the white space, to the ones found."""
+        # Orthogonal directions of the white space have uncorrelated projections.
         before = np.array([f.direction for f in found]).reshape(-1, white.n_dims)
         result = DirectionSearch(white, contrast, _SIDES[self.objective], before).run(
             self.n_init,
@@ -311,6 +313,7 @@ class KurtosisPursuit(
         covariance, F = (
             to_host(a).astype(np.float64) for a in (self.whitener_.covariance_, self.components_)
         )
+        # Where a projection is a source, its covariance with the features is a column of A.
         self.mixing_ = rows.learned(covariance @ F.T)
         total = map_reduce(response_moments, rows, self.components_, self.mean_)
         second, fourth = (to_host(m) / rows.n_rows for m in total)

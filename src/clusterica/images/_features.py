@@ -216,6 +216,7 @@ class ImageFeatures(
         -------
         self
         """
+        # First, so that a wrong encoder is an error before the images are read.
         encoder = self._make_encoder()
         images = self._checked(X, reset=True)
         labels = None if y is None else check_labels(y, images.n_images)
@@ -240,6 +241,7 @@ class ImageFeatures(
                 )
                 for region in range(n_regions)
             ]
+        # With one region the attributes are the steps themselves, not lists of one.
         self.normalizer_ = _one_or_all([bank.normalizer for bank in banks])
         self.whitener_ = _one_or_all([bank.whitener for bank in banks])
         self.learner_ = _one_or_all([bank.learner for bank in banks])

@@ -126,6 +126,7 @@ class _Slopes:
         W = self._W
         given = Pull(*pull).gradient(W)
         _check_values(name, given, W.shape)
+        # Without a place that is clear of kinks there is nothing to compare.
         if self._steps[0] == 0 or not self._clear.any():
             return 0.0
         shares: list[float] = []

@@ -163,8 +163,10 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
                 f"{self.classes_.tolist()[0]!r}"
             )
         Y = np.where(codes[:, None] == np.arange(len(self.classes_)), 1.0, -1.0)
+        # Of two classes one column is enough: the other is its negative.
         Y = Y[:, 1:] if len(self.classes_) == 2 else Y
         gram, chosen = self._gram(X)
+        # The intercept is not penalised: it is the mean of the targets, since features are centred.
         self.intercept_ = Y.mean(axis=0)
         problem = GramProblem(
             gram,
@@ -205,6 +207,7 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self, "dual_coef_")
         X = self._checked(X, reset=False)
+        # Summed over the blocks of features, of which only one is in memory.
         decisions: Any = 0.0
         if self.kernel == "linear":
             for F, W in zip(self._blocks(X), self.coef_, strict=True):
@@ -256,6 +259,7 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
 
     def _checked(self, X: Any, *, reset: bool) -> Any:
         if self.features is not None:
+            # Only the function itself can check what it takes.
             return X if hasattr(X, "shape") else np.asarray(X)
         least = 2 if reset else 1
         if array_api_compat.is_torch_array(X):
@@ -294,6 +298,7 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
         squares: Any = 0.0
         for F in self._raw_blocks(X):
             check_block(F, len(X))
+            # The first block shows where the work is done, and so how much memory there is.
             if products is None:
                 chosen = self._landmarks(len(X), Place(F).memory)
             xp = namespace_of(F)
@@ -344,9 +349,11 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
 
     def _set_kept(self, X: Any, chosen: np.ndarray | None) -> None:
         """Keep weights of features, or the rows that new ones are compared with."""
+        # New rows are compared with the landmarks only.
         if chosen is not None:
             X = X[chosen] if isinstance(X, np.ndarray) else X[Place(X).put(chosen)]
         if self.kernel == "linear":
+            # Weights of the features take the place of the rows: predictions need no training data.
             self.coef_ = []
             for F in self._blocks(X):
                 xp = namespace_of(F)

@@ -25,7 +25,7 @@ class RissReport:
     clusterer: str
     """The clusterer, with the parameters that were set."""
     source: str
-    """Law of the sources."""
+    """Distribution of the sources."""
     n_features: int
     """Number of sources, half the number of centroids."""
     n_samples: int

@@ -175,6 +175,7 @@ def _best(X: Array, C: Array, rule: Rule) -> Assignment:
         S -= rule.center_bias(C)
     labels = xp.argmax(xp.abs(S) if rule.ignores_sign else S, axis=1)
     scores = xp.take_along_axis(S, labels[:, None], axis=1)[:, 0]
+    # A row on the negative side of an axis has the label of the opposite centre.
     if rule.both_signs:
         labels = xp.where(scores < 0, labels + C.shape[0], labels)
     return Assignment(xp.astype(labels, xp.int32), scores)

@@ -57,6 +57,7 @@ def kmeans(model: Any, size: Size) -> Work:
     if size.method == "transform":
         return Work(one, 2, n * k, kept=n * k, width=k)
     init = getattr(model, "init", "k-means++")
+    # k-means++ chooses its centres from a sample of this size.
     m = min(n, max(10_000, 3 * k))
     # Greedy k-means++ tries 2 + log k rows of the sample for each centre.
     start = (
@@ -118,6 +119,7 @@ def rica(model: Any, size: Size) -> Work:
     k = model.n_components or d
     if size.method == "transform":
         return Work(2.0 * n * k * d, 2, n * k, kept=n * k, width=k)
+    # The line search takes about a fifth more evaluations than there are iterations.
     evaluations = 1.2 * size.n_iter + 1
     return Work(
         evaluations * 4.0 * n * d * k,

@@ -35,10 +35,13 @@ class Estimate:
 
     def __str__(self) -> str:
         """Return a table, a line for each quantity."""
+        units = (("days", 86400), ("hours", 3600), ("minutes", 60), ("seconds", 1))
+        unit, length = next((u for u in units if self.seconds >= 2 * u[1]), units[-1])
+        time = f"{self.seconds / length:{'.2g' if length == 1 else '.1f'}} {unit}"
         iterations = f" for {self.n_iter} iterations" if self.n_iter > 1 else ""
         return (
             f"{self.title}\n"
-            f"  time        {_duration(self.seconds)}{iterations}\n"
+            f"  time        {time}{iterations}\n"
             f"  memory      {_amount(self.memory)} beside the data\n"
             f"  read        {_amount(self.bytes_read)}\n"
             f"  operations  {self.operations:.2g}"
@@ -95,6 +98,7 @@ def estimate(
     True
     """
     name = type(estimator).__name__
+    # The formula of the nearest base class: a subclass does the same work.
     known = (COSTS[c.__name__] for c in type(estimator).__mro__ if c.__name__ in COSTS)
     cost = next(known, None)
     if cost is None:
@@ -102,6 +106,7 @@ def estimate(
             f"there is no cost formula for {name}; there is one for the K-means family, "
             f"{', '.join(list(COSTS)[1:])}"
         )
+    # Grey images may come without an axis of channels.
     n_dims = (3, 4) if name == "ImageFeatures" else (2,)
     if len(shape) not in n_dims or min(shape) < 1:
         wanted = "(n_images, height, width, channels)" if 4 in n_dims else "(n_samples, n_features)"
@@ -122,6 +127,7 @@ def estimate(
     machine = measure(device, dtype.name)
     data = float(np.prod(shape)) * dtype.itemsize
     made = work.numbers * dtype.itemsize
+    # Blocks hold no more than the data, and two arrays of the width of the op for each row.
     rows = data + 2.0 * shape[0] * work.width * dtype.itemsize
     return Estimate(
         seconds=work.products / machine.products + (work.passes * data + made) / machine.bandwidth,
@@ -131,13 +137,6 @@ def estimate(
         n_iter=n_iter,
         title=f"{name}.{method} of {' x '.join(f'{s:,}' for s in shape)} {dtype.name} on {device}",
     )
-
-
-def _duration(seconds: float) -> str:
-    for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.1f} {unit}"
-    return f"{seconds:.2g} seconds"
 
 
 def _amount(n_bytes: float) -> str:
