@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 from statistics import median
 from typing import Any
 
 from benchmarks.kmeans import RESULTS
-from benchmarks.machine import describe
+from benchmarks.machine import Others, describe
 from benchmarks.process import Contender
 
 ITERATIONS = 20
@@ -75,8 +74,9 @@ def main() -> None:
     )
     options = parser.parse_args()
     n, k = (2000, 20) if options.quick else (options.documents, options.clusters)
-    load = os.getloadavg()[0]
+    others = Others()
     rows = measure(n, k, options.repeats)
+    share = others.share()
     for row in rows:
         print({key: round(v, 3) if isinstance(v, float) else v for key, v in row.items()})
     report = {
@@ -86,8 +86,7 @@ def main() -> None:
         "repeats": options.repeats,
         "n_documents": n,
         "n_clusters": k,
-        # Above the number of cores others were at work, and times mean little.
-        "load_before": load,
+        "share_of_others": share,
         "rows": rows,
     }
     RESULTS.mkdir(exist_ok=True)

@@ -373,10 +373,9 @@ def spherical_section(report: dict[str, Any]) -> list[str]:
     """Return the comparison of clusters of text."""
     machine, title = report["machine"], "Text on the CPU"
     busy = ""
-    if report["load_before"] > machine["cores"]:
+    if (report["share_of_others"] or 0) > 0.1:  # then times say little
         busy = (
-            f" **The machine was busy** (load {report['load_before']:.0f} on {machine['cores']} cores): the "
-            "times say little, the clusters are what they are."
+            f" **Other programs took {report['share_of_others']:.0%} of the processor meanwhile.**"
         )
     lines = [
         title,
