@@ -51,6 +51,7 @@ def measure(n_documents: int, n_clusters: int, repeats: int) -> list[dict[str, A
         {
             "input": kind.partition(": ")[2],
             "method": method,
+            "n_documents": given[0]["n_documents"],
             "n_features": given[0]["n_features"],
             "seconds": median(a["seconds"] for a in given),
             "cpu_seconds": median(a["cpu_seconds"] for a in given),
@@ -84,7 +85,8 @@ def main() -> None:
         "threads": 2,
         "iterations": ITERATIONS,
         "repeats": options.repeats,
-        "n_documents": n,
+        # As many as there are, where that is fewer.
+        "n_documents": rows[0]["n_documents"],
         "n_clusters": k,
         "share_of_others": share,
         "rows": rows,
