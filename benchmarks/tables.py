@@ -114,8 +114,38 @@ def cpu_section(report: dict[str, Any]) -> list[str]:
     return lines
 
 
+def gpu_steps_section(report: dict[str, Any]) -> list[str]:
+    """Return the iterations of K-means on a GPU, beside those of other libraries and the bare products."""
+    lines = [
+        "K-means on the GPU",
+        "------------------",
+        "",
+        f"Milliseconds of one iteration on one {report['gpu']}, torch "
+        f"{report['machine']['libraries']['torch']}; all contenders in turns, medians of {report['repeats']} "
+        "by CUDA events. *plain* is without fused kernels; flash-kmeans multiplies float32 in TF32. *Labels "
+        "off* is the share of rows whose label differs from that of float64, *same bits* says whether two "
+        "steps gave the same sums.",
+        "",
+    ]
+    table = []
+    for row in report["rows"]:
+        shape = shape_name(row["shape"])
+        for precision, ms in row["product_ms"].items():
+            table.append([shape, "bare product", "", precision, f"{ms:.2f}", "", ""])
+        for step in row["steps"]:
+            checked = "labels_differing" in step
+            off = f"{step['labels_differing']:.0e}" if checked else ""
+            bits = ("yes" if step["same_bits"] else "no") if checked else ""
+            found = [step["contender"], step["rule"], step["precision"], f"{step['ms']:.2f}"]
+            table.append([shape, *found, off, bits])
+    columns = ["shape", "contender", "rule", "precision", "ms", "labels off", "same bits"]
+    return lines + rst_table(columns, table)
+
+
 def gpu_section(report: dict[str, Any]) -> list[str]:
     """Return the GPU figures."""
+    if "steps" in report["rows"][0]:
+        return gpu_steps_section(report)
     lines = [
         "K-means on the GPU",
         "------------------",

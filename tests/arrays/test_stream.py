@@ -28,7 +28,7 @@ DEVICE = xp.Device("device1")
 
 @pytest.fixture
 def sent(monkeypatch):
-    """Make a device of array-api-strict that of the configuration; return the shapes of what is sent there."""
+    """Make a device of array-api-strict that of the configuration; return the shapes of what is sent."""
     shapes = []
     monkeypatch.setattr(Place, "of_work", lambda home: Place(xp.empty(0, device=DEVICE)))
     put = Place.put

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import clusterica
-from clusterica.cli._images import open_images
 from clusterica.cli._train import held_out
+from clusterica.cli.inputs.images import open_images
 
 SMALL = ("--filters", "8", "--patches", "1000")
 

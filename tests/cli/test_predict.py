@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 import clusterica
-from clusterica.cli._images import open_images
+from clusterica.cli.inputs.images import open_images
 from clusterica.cluster import KMeans
 from clusterica.images import ImageFeatures
 

@@ -142,7 +142,7 @@ def config_context(
     precision : {"float32", "tf32", "bfloat16", "float16", "screened"}
         Precision of the products of fused kernels, "float32" at first. Under "screened", products of float16
         with a proven bound on their error rule out most centres of K-means, and float32 decides: labels
-        are those of float32. Needs ``gpu_kernels``.
+        are those of float32; images are then encoded in float32. Needs ``gpu_kernels``.
 
     Examples
     --------

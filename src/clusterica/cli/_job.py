@@ -13,7 +13,7 @@ from clusterica.arrays import get_config, to_host
 from clusterica.cli._console import note, progress_of, stop
 from clusterica.cli._files import Partial
 from clusterica.cli._learn import networks_of
-from clusterica.cli._usable import Found, OnError, find_usable, open_folder_or_array
+from clusterica.cli.inputs.usable import Found, OnError, find_usable, open_folder_or_array
 
 
 class _Input(NamedTuple):

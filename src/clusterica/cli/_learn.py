@@ -25,8 +25,8 @@ from clusterica.cli._console import (
     stop,
 )
 from clusterica.cli._files import check_output
-from clusterica.cli._images import ImageSource, parse_size
-from clusterica.cli._usable import OnError, find_usable, note_errors, open_folder_or_array
+from clusterica.cli.inputs.images import ImageSource, parse_size
+from clusterica.cli.inputs.usable import OnError, find_usable, note_errors, open_folder_or_array
 
 Color = Literal["keep", "rgb", "grey"]
 Recipe = Literal["fast", "accurate", "best"]
@@ -89,7 +89,7 @@ def learn(
     color
         rgb or grey; keep leaves grey images grey if all are.
     limit
-        Learn from at most so many images, evenly spaced.
+        Learn from at most this many images, evenly spaced.
     on_error
         What to do with a damaged image, or one that is too small: stop, or skip it and say so.
     seed

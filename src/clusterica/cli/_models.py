@@ -25,12 +25,12 @@ from clusterica.cli._console import (
     stop,
 )
 from clusterica.cli._files import check_output
-from clusterica.cli._images import BUILT_IN, load_built_in
 from clusterica.cli._learn import networks_of
+from clusterica.cli.inputs.images import BUILT_IN, load_built_in
 from clusterica.files import write_file
 
 
-class Download(NamedTuple):
+class KnownDataSet(NamedTuple):
     """How much is downloaded for a data set, and the folders of which one is there afterwards."""
 
     size: str
@@ -38,11 +38,11 @@ class Download(NamedTuple):
 
 
 DOWNLOADS = {
-    "cifar10": Download("162 MiB", ("cifar-10-batches-bin", "cifar-10-batches-py")),
-    "stl10": Download("2.5 GiB", ("stl10_binary",)),
-    "mnist": Download("11 MiB", ("mnist",)),
-    "fashion-mnist": Download("30 MiB", ("fashion-mnist",)),
-    "caltech101": Download("131 MiB", ("101_ObjectCategories", "caltech-101")),
+    "cifar10": KnownDataSet("162 MiB", ("cifar-10-batches-bin", "cifar-10-batches-py")),
+    "stl10": KnownDataSet("2.5 GiB", ("stl10_binary",)),
+    "mnist": KnownDataSet("11 MiB", ("mnist",)),
+    "fashion-mnist": KnownDataSet("30 MiB", ("fashion-mnist",)),
+    "caltech101": KnownDataSet("131 MiB", ("101_ObjectCategories", "caltech-101")),
 }
 """Data sets that are downloaded, by name."""
 

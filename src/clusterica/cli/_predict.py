@@ -33,7 +33,7 @@ from clusterica.cli._files import (
     need,
 )
 from clusterica.cli._job import Job
-from clusterica.cli._usable import Found, OnError, note_errors
+from clusterica.cli.inputs.usable import Found, OnError, note_errors
 from clusterica.files import write_file
 
 

@@ -22,7 +22,7 @@ from clusterica.cli._console import (
     stop,
 )
 from clusterica.cli._files import check_folder, check_output, new_files
-from clusterica.cli._tables import Table, read_table, write_table
+from clusterica.cli.inputs.tables import Table, read_table, write_table
 from clusterica.files import replacing
 
 if TYPE_CHECKING:

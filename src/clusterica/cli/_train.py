@@ -22,7 +22,6 @@ from clusterica.cli._console import (
     stop,
 )
 from clusterica.cli._files import check_output
-from clusterica.cli._images import open_images, parse_size, read_labels
 from clusterica.cli._learn import (
     Color,
     Recipe,
@@ -32,7 +31,8 @@ from clusterica.cli._learn import (
     save_with_summary,
     watch,
 )
-from clusterica.cli._usable import OnError, find_usable, note_empty_folders, note_errors
+from clusterica.cli.inputs.images import open_images, parse_size, read_labels
+from clusterica.cli.inputs.usable import OnError, find_usable, note_empty_folders, note_errors
 
 Share = Annotated[float, Parameter(validator=validators.Number(gte=0, lt=1))]
 

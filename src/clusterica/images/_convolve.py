@@ -1,8 +1,9 @@
 """Features of images: ``pool(encode(whiten(normalise(all patches))))``, block by block in bounded memory.
 
 A coder computes the features of a block. `Staged` is the reference, for every library, encoder and learner.
-`Fused` is compiled, for NumPy blocks and the encoders that have a compiled form. `Rectified` passes over
-memory fewer times, for soft thresholds on a device. `encode_images` applies the coders to all blocks.
+`Fused` is compiled, for NumPy blocks and the encoders that have a compiled form, and `FusedOnGpu` for CUDA
+devices, where the configuration asks for it. `Rectified` passes over memory fewer times, for soft thresholds
+on a device. `encode_images` applies the coders to all blocks.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ from clusterica.arrays import (
     Place,
     Row,
     active_config,
+    device_of,
     in_order,
     is_cpu_tensor,
     namespace_of,
     row_bytes_of,
     to_host,
+    why_no_kernels,
     working_memory,
 )
 from clusterica.images._bank import Bank, Box, stages
@@ -123,7 +126,7 @@ class Staged:
         )
     )
     def features(self, images: Array, cells: Sequence[Cell], band: int) -> Encoded:
-        """Return the features of a block of images, a band of so many rows of patches after the other."""
+        """Return the features of a block of images, in bands of ``band`` rows of patches."""
         p, s, n_down = self._shape.patch_size, self._shape.stride, max(c.bottom for c in cells)
         reduced: list[Array] | None = None
         failed = 0
@@ -168,7 +171,7 @@ class Rectified:
         lambda self, row: (3 * row.n_features + 2 * int(self._F.shape[0])) * row.itemsize
     )
     def features(self, images: Array, cells: Sequence[Cell], band: int) -> Encoded:
-        """Return the features of a block of images, a band of so many rows of patches after the other."""
+        """Return the features of a block of images, in bands of ``band`` rows of patches."""
         p, s, n_down = self._shape.patch_size, self._shape.stride, max(c.bottom for c in cells)
         sides: list[list[Array] | None] = [None, None]
         for top in range(0, n_down, band):
@@ -227,7 +230,44 @@ class Fused:
         return Encoded(values, 0)
 
 
-Coder = Staged | Rectified | Fused
+class FusedOnGpu:
+    """All steps in Triton kernels, on blocks of a CUDA device."""
+
+    threaded = False
+
+    def __init__(self, bank: Bank, code: Code, alpha: float, place: Place, shape: Shape) -> None:
+        # Imported here: it needs torch and Triton.
+        from clusterica.ops.gpu import encode
+
+        self._encode, precision = encode, active_config().precision
+        self._filters = encode.prepare(fused_filters(bank, code), device_of(place.like), precision)
+        self._eps = None if bank.normalizer is None else bank.normalizer.eps_
+        self._code, self._alpha, self._shape = code, alpha, shape
+
+    @working_memory(
+        lambda self, row: self._encode.row_bytes(
+            row.n_features, self._filters.precision, self._code
+        )
+    )
+    def features(self, images: Array, cells: Sequence[Cell], band: int) -> Encoded:
+        """Return the features of a block of images; bands of one large image are not cut."""
+        values = self._encode.pooled_codes(
+            images,
+            self._filters,
+            cells,
+            patch_size=self._shape.patch_size,
+            stride=self._shape.stride,
+            eps=self._eps,
+            code=self._code,
+            alpha=self._alpha,
+            pooling=self._shape.pooling,
+        )
+        return Encoded(values, 0)
+
+
+Coder = Staged | Rectified | Fused | FusedOnGpu
+# Codes that FusedOnGpu computes; that of the nearest atom is left to the staged coder.
+_CODES_ON_GPU = (Code.POSITIVE, Code.BOTH_SIGNS, Code.SIGMOID, Code.TRIANGLE)
 
 
 def make_coder(bank: Bank, place: Place, shape: Shape) -> Coder:
@@ -239,6 +279,8 @@ def make_coder(bank: Bank, place: Place, shape: Shape) -> Coder:
     code, alpha = fused
     if place.is_numpy:
         return Fused(bank, code, alpha, shape)
+    if why_no_kernels(place.like) is None and code in _CODES_ON_GPU:
+        return FusedOnGpu(bank, code, alpha, place, shape)
     sums = shape.pooling in (CellPooling.SUM, CellPooling.MEAN)
     if sums and code in (Code.BOTH_SIGNS, Code.POSITIVE):
         return Rectified(bank, code, alpha, place, shape)

@@ -288,7 +288,7 @@ def _fingerprint(start: LoopState, progress: Progress | None, limits: tuple[int,
     for name, value in {} if owner is None else owner.get_params(deep=False).items():
         try:
             known[f"parameter {name}"] = writer.write(value, f"parameter {name}")
-        except TypeError:  # a function, or an estimator of one's own: its name must do
+        except TypeError:  # a function, or a custom estimator: its name must do
             known[f"parameter {name}"] = getattr(value, "__qualname__", type(value).__qualname__)
     for name, value in {} if progress is None else progress.data.items():
         known[name] = [type(value).__qualname__, str(getattr(value, "shape", None))]

@@ -33,6 +33,12 @@ from clusterica.optim import fit_progress
 from clusterica.rica._kernel_descent import OPTIMIZERS, KernelMinimum, KernelProblem, descend
 from clusterica.rica._labels import BasisLabels
 
+# Penalty and discrimination of the start, as shares of its reconstruction error. Both are sums over all
+# codes, while the error is at most k(x, x): where two vectors have a k of 0.3 on average, a λ of 0.01 killed
+# 44 % of the basis on iris and 13 % on breast cancer, a λ of 0.001 16 % of 200 vectors on Fashion-MNIST, and
+# 0 none.
+AUTO_SHARE = 0.01
+
 
 class BaseKernelRICA(
     CallbackSupportMixin,
@@ -47,7 +53,7 @@ class BaseKernelRICA(
         "kernel": [StrOptions(set(KERNEL_NAMES)), callable],
         "gamma": [Interval(Real, 0, None, closed="neither"), StrOptions({"basis", "median"})],
         "scale": [Interval(Real, 0, None, closed="neither"), StrOptions({"best"})],
-        "sparsity": [Interval(Real, 0, None, closed="left")],
+        "sparsity": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
         "penalty": [StrOptions(set(PENALTIES)), callable],
         "pooling": "no_validation",
         "normalize": ["boolean"],
@@ -59,7 +65,7 @@ class BaseKernelRICA(
     kernel: Any
     gamma: float | str
     scale: float | str
-    sparsity: float
+    sparsity: float | str
     penalty: Any
     pooling: Any
     normalize: bool
@@ -75,7 +81,7 @@ class BaseKernelRICA(
         rows: Rows,
         K: int,
         labels: BasisLabels | None = None,
-        discrimination: tuple[Discrimination, float] | None = None,
+        discrimination: tuple[Discrimination, float | str] | None = None,
     ) -> None:
         """Learn K basis vectors; with labels, given the discrimination term and its strength."""
         penalty = make_penalty(self.penalty, self.pooling, n_codes=K)
@@ -107,22 +113,29 @@ class BaseKernelRICA(
             self.kernel_ = Gaussian(basis_gamma(start))
         # Only the Gaussian kernel has a width to advise on.
         self.gamma_ = self.kernel_.gamma if isinstance(self.kernel_, Gaussian) else None
+        term, strength = (None, 0.0) if discrimination is None else discrimination
+        # Unit weights, until the terms of the start are known.
         model = Model(
             self.kernel_,
             penalty,
-            float(self.sparsity),
+            1.0,
+            term,
+            1.0,
             normalize=self.normalize,
             factor=None if isinstance(self.scale, str) else float(self.scale),
         )
-        if discrimination is not None:
-            model = model._replace(discrimination=discrimination[0], strength=discrimination[1])
+        classes = None if labels is None else labels.codes
+        model = _weighted(KernelProblem(rows, model, classes), start, self.sparsity, strength)
+        self.sparsity_ = model.sparsity
+        if term is not None:
+            self.discrimination_ = model.strength
         # How far a basis vector may move in one step: the spread of the rows, or the width of the kernel.
         # In float64: the squares of many float32 rows lose digits in a plain mean.
         spread = float(np.sqrt(((sample - sample.mean(axis=0)) ** 2).sum(axis=1).mean(dtype=float)))
         width = (2 * self.gamma_) ** -0.5 if self.gamma_ else np.inf
         task = progress.subtask("basis", self.max_iter)
         found = descend(
-            KernelProblem(rows, model, None if labels is None else labels.codes),
+            KernelProblem(rows, model, classes),
             start,
             optimizer=self.optimizer,
             reach=min(spread or 1.0, width),
@@ -213,6 +226,26 @@ class BaseKernelRICA(
         warn_user(
             f"{self.n_dead_} of {len(start)} basis vectors are dead: no row has k(w, x) of {DEAD}; {remedy}"
         )
+
+
+def _weighted(
+    problem: KernelProblem, start: np.ndarray, sparsity: float | str, strength: float | str
+) -> Model:
+    """Return the model with its weights; "auto" is a share of the reconstruction error at the start."""
+    terms: dict[str, float] = {}
+    if "auto" in (sparsity, strength):
+        terms = problem.evaluate(problem.rows.place.put(start)).extra.terms
+
+    def weight(given: float | str, name: str) -> float:
+        if not isinstance(given, str):
+            return float(given)
+        # A contrast may be negative; where all codes are zero so is the term, and no weight counts.
+        size = abs(terms[name])
+        return AUTO_SHARE * max(0.0, terms["reconstruction"]) / size if size else 0.0
+
+    return problem.model._replace(
+        sparsity=weight(sparsity, "penalty"), strength=weight(strength, "discrimination")
+    )
 
 
 def _sample(
