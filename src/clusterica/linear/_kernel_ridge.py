@@ -23,11 +23,13 @@ from clusterica.arrays import (
     as_generator,
     as_rows,
     check_labels,
+    check_not_masked,
     check_rows,
     check_scale,
     fit_context,
     namespace_of,
     to_host,
+    working_dtype,
 )
 from clusterica.linear._gram import Gram, GramProblem, check_block, energies, rbf, take, wide
 from clusterica.linear._held_out import fit_temperature, probabilities
@@ -259,16 +261,15 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
         if self.features is not None:
             # Only the function itself can check what it takes.
             return X if hasattr(X, "shape") else np.asarray(X)
+        least = 2 if reset else 1
         if array_api_compat.is_torch_array(X):
-            check_rows(self, X, reset=reset, min_rows=2 if reset else 1)
-            return X if "float" in str(X.dtype) else X.double()
-        X = validate_data(
-            self,
-            X,
-            reset=reset,
-            dtype=[np.float64, np.float32],
-            ensure_min_samples=2 if reset else 1,
-        )
+            check_rows(self, X, reset=reset, min_rows=least)
+            xp = namespace_of(X)
+            return xp.astype(X, getattr(xp, working_dtype(X.dtype).name), copy=False)
+        check_not_masked(X)
+        X = validate_data(self, X, reset=reset, ensure_min_samples=least)
+        # Contiguous, so that the order of sums, and so the last bits, do not depend on the layout.
+        X = np.ascontiguousarray(X, working_dtype(X.dtype))
         check_scale(as_rows(X))
         return X
 
