@@ -1,5 +1,6 @@
 """Where numbers live: namespaces and devices, row blocks, random streams, validation, configuration."""
 
+from clusterica.arrays._engine import Chunks, Engine, map_chunks
 from clusterica.arrays._lazy import LazyRows, lazy_rows, transform_rows
 from clusterica.arrays._place import (
     Array,
@@ -17,7 +18,15 @@ from clusterica.arrays._place import (
     to_like,
     working_dtype,
 )
-from clusterica.arrays._rows import IterableRows, Rows, as_array, as_rows, shuffled_batches
+from clusterica.arrays._rows import (
+    IterableRows,
+    Rows,
+    as_array,
+    as_chunks,
+    as_rows,
+    engine_name,
+    shuffled_batches,
+)
 from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
 from clusterica.arrays._validation import (
     FloatOutputMixin,
@@ -83,6 +92,12 @@ __all__ = [
     "sum_tiles",
     "transform_rows",
     "working_memory",
+    # Arrays on a cluster
+    "Chunks",
+    "Engine",
+    "as_chunks",
+    "engine_name",
+    "map_chunks",
     # What estimators share
     "FloatOutputMixin",
     "Interval",
