@@ -7,7 +7,7 @@ BIN    := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help demo test browser chromium test-all test-lowest test-no-avx512 coverage coverage-torch lint typecheck
-.PHONY: docs bench fuzz audit licences dist smoke check-tag lock format clean
+.PHONY: docs bench fuzz fuzz-all audit licences dist smoke check-tag lock format clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -71,8 +71,11 @@ bench: $(VENV)/.installed-bench  ## Compare with other libraries
 
 RUNS ?= 20000
 TARGETS ?=
-fuzz: $(VENV)/.installed-fuzz  ## Fuzz all readers of files; RUNS=1000000 TARGETS="idx" for more
+fuzz: $(VENV)/.installed-fuzz  ## Fuzz all readers of files; RUNS=50000 TARGETS="idx" for others
 	$(BIN)/python -m fuzz --runs $(RUNS) $(TARGETS)
+
+fuzz-all: $(VENV)/.installed-fuzz  ## Fuzz until each reader, as it is, has been executed a million times
+	$(BIN)/python -m fuzz --total 1000000 --jobs 2
 
 audit: $(VENV)/.installed-dev  ## Compare what is installed with known vulnerabilities; needs the network
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check pip-audit

@@ -1,93 +1,182 @@
-"""Run targets, ``python -m fuzz [--runs N] [TARGET ...]``, each in a process of its own: the fuzzer exits."""
+"""Run targets, ``python -m fuzz [TARGET ...]``, each in processes of its own: the fuzzer exits."""
 
 from __future__ import annotations
 
 import argparse
-import json
+import mmap
+import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
-from datetime import UTC, datetime
+import threading
+import time
+import zipfile
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any, NoReturn
 
-RESULTS = Path("benchmarks/results/fuzz.json")
-FOUND = Path("fuzz/found")
+from fuzz import targets
+from fuzz.results import Run, add_run, executions_so_far
+from fuzz.targets import TARGETS, slug
+
+FOLDER = Path(__file__).parent
+FOUND = FOLDER / "found"
+"""Inputs that showed a defect, and the inputs so far that reach all that was reached (not in git)."""
+LONGEST = 8192  # bytes of an input
+# Seconds of processor time for one input. The fuzzer's own limit counts time in which it is paused, too.
+TOO_LONG = 30.0
 
 
-def work(name: str, n_runs: int, seconds: int) -> None:
+class Hang(BaseException):
+    """An input takes too long."""
+
+
+def follow(modules: Iterable[ModuleType]) -> None:
+    """Let the fuzzer see which code of modules is reached."""
+    import atheris
+
+    for module in modules:
+        classes = [c for c in vars(module).values() if isinstance(c, type)]
+        for owner in [module, *(c for c in classes if c.__module__ == module.__name__)]:
+            for found in list(vars(owner).values()):
+                function = getattr(found, "__func__", found)  # of static and class methods
+                if isinstance(function, FunctionType) and function.__module__ == module.__name__:
+                    atheris.instrument_func(function)
+
+
+def work(name: str, n_runs: int, seconds: int) -> NoReturn:
     """Fuzz one target in this process."""
     import atheris
 
-    # Only what is imported here is followed by the fuzzer: our readers, and what they parse with.
-    followed = [
-        "clusterica.io",
-        "clusterica.datasets",
-        "clusterica.cli",
-        "scipy.io.wavfile",
-        "cyclopts",
-        "tarfile",
-        "pickle",
-        "zipfile",
-        "gzip",
-    ]
-    with atheris.instrument_imports(include=followed):
-        from fuzz import targets
+    inputs = targets.inputs(name)
+    follow(targets.TARGETS[name].modules())
 
-    with tempfile.TemporaryDirectory() as corpus:
-        for number, seed in enumerate(targets.TARGETS[name].seeds()):
-            Path(corpus, str(number)).write_bytes(seed)
-        FOUND.mkdir(exist_ok=True)
-        options = [
-            f"-runs={n_runs}",
-            f"-max_total_time={seconds}",
-            "-timeout=60",
-            "-rss_limit_mb=4000",
-            "-print_final_stats=1",
-        ]
-        options += ["-max_len=8192", f"-artifact_prefix={FOUND}/", corpus]
-        atheris.Setup([sys.argv[0], *options], lambda content: targets.call(name, content))
-        atheris.Fuzz()
+    def too_long(*_: Any) -> NoReturn:
+        raise Hang(f"more than {TOO_LONG:.0f} s of processor time")
+
+    signal.signal(signal.SIGPROF, too_long)
+    targets.quiet()
+    FOUND.mkdir(exist_ok=True)
+    # A process that is killed (no memory left, say) can't tell by which input: it is noted before.
+    with (FOUND / f"{slug(name)}.last").open("w+b") as file:
+        file.truncate(LONGEST + 8)
+        last = mmap.mmap(file.fileno(), LONGEST + 8)
+
+    def one(content: bytes) -> None:
+        last[: len(content) + 8] = len(content).to_bytes(8, "little") + content
+        signal.setitimer(signal.ITIMER_PROF, TOO_LONG)
+        targets.call(name, content)
+
+    corpus = FOUND / f"{slug(name)}.corpus"
+    corpus.mkdir(exist_ok=True)
+    for number, content in enumerate(inputs):
+        (corpus / f"seed-{number}").write_bytes(content)
+    options = [f"-runs={n_runs}", f"-max_total_time={seconds}", "-rss_limit_mb=3000"]
+    options += ["-timeout=3600", "-print_final_stats=1", f"-max_len={LONGEST}"]
+    atheris.Setup(
+        [sys.argv[0], *options, f"-artifact_prefix={FOUND}/{slug(name)}-", str(corpus)], one
+    )
+    atheris.Fuzz()
+    raise SystemExit
+
+
+def run(name: str, n_runs: int, seconds: int) -> Run:
+    """Fuzz one target in a process of its own, and return what it did and how it ended."""
+    limits = ["--runs", str(n_runs), "--seconds", str(seconds)]
+    # The files of the process are in memory, where there is such a folder, and go with it.
+    memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
+    with tempfile.TemporaryDirectory(dir=memory) as scratch, tempfile.TemporaryFile() as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "fuzz", *limits, "--work", name],
+            stderr=log,
+            stdout=log,
+            env={**os.environ, "TMPDIR": scratch},
+        )
+        _, status, usage = os.wait4(process.pid, 0)
+        log.seek(0)
+        text = log.read().decode(errors="replace")
+    code = os.waitstatus_to_exitcode(status)
+    # A process that is killed has no last line: what it printed on the way counts.
+    counts = re.findall(r"stat::number_of_executed_units: (\d+)|^#(\d+)\s", text, re.MULTILINE)
+    executions = max((int(a or b) for a, b in counts), default=0)
+    error = None
+    if code:
+        # The error itself, if Python raised one.
+        said = re.findall(r"^(?:fuzz\.targets\.Defect|\w*Error|.*==ERROR).*$", text, re.MULTILINE)
+        how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
+        error = f"{said[-1]:.200} ({how})" if said else how
+        (FOUND / f"{slug(name)}.log").write_text(text)
+        _keep_last(name)
+    seconds = usage.ru_utime + usage.ru_stime
+    return Run(executions, seconds, usage.ru_maxrss // 1024, error)
+
+
+def _keep_last(name: str) -> None:
+    """Keep the last input of a process that ended with an error."""
+    content = (FOUND / f"{slug(name)}.last").read_bytes()
+    size = int.from_bytes(content[:8], "little")
+    (FOUND / f"{slug(name)}-last-{time.time_ns()}").write_bytes(content[8 : 8 + size])
+
+
+def pack(name: str, most: int = 40_000) -> None:
+    """Keep the smallest inputs of the corpus of a target in the repository, so many bytes of them."""
+    files = sorted((FOUND / f"{slug(name)}.corpus").iterdir(), key=lambda f: (f.stat().st_size, f))
+    with zipfile.ZipFile(FOLDER / "corpus" / f"{slug(name)}.zip", "w", zipfile.ZIP_DEFLATED) as box:
+        for number, file in enumerate(files):
+            most -= file.stat().st_size + 100  # what an entry takes beside its content
+            if most < 0:
+                break
+            # The same inputs give the same archive.
+            box.writestr(zipfile.ZipInfo(f"{number:04d}"), file.read_bytes())
 
 
 def main() -> int:
-    """Fuzz the targets one after the other, and write what was found."""
+    """Fuzz the targets, and write what was found; return the number of those with an error."""
     parser = argparse.ArgumentParser(prog="python -m fuzz", description=__doc__)
     parser.add_argument("targets", nargs="*", help="names of targets; without any, all")
     parser.add_argument("--runs", type=int, default=20_000, help="executions of each target")
-    parser.add_argument("--seconds", type=int, default=0, help="at most so long; 0 is no limit")
+    parser.add_argument(
+        "--total", type=int, help="run until there are so many of the code as it is"
+    )
+    parser.add_argument("--seconds", type=int, default=300, help="time of a process")
+    parser.add_argument("--jobs", type=int, default=1, help="targets at the same time")
+    parser.add_argument("--pack", action="store_true", help="write fuzz/corpus from the last runs")
+    parser.add_argument("--replay", action="store_true", help="read fuzz/corpus once, and no more")
     parser.add_argument("--work", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.work:
         work(options.work, options.runs, options.seconds)
-    from fuzz.targets import TARGETS
+    if options.replay:
+        targets.replay()
+        return 0
+    names = options.targets or list(TARGETS)
+    if options.pack:
+        for name in names:
+            pack(name)
+        return 0
+    writing = threading.Lock()
 
-    known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
-    ).stdout.strip()
-    failed = False
-    for name in options.targets or TARGETS:
-        limits = ["--runs", str(options.runs), "--seconds", str(options.seconds)]
-        command = [sys.executable, "-m", "fuzz", *limits, "--work", name]
-        done = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", check=False
-        )
-        count = re.search(r"stat::number_of_executed_units: (\d+)", done.stderr)
-        seconds = re.search(r"Done \d+ runs in (\d+) second", done.stderr)
-        known[name] = {
-            "executions": int(count[1]) if count else 0,
-            "errors": int(done.returncode != 0),
-            "seconds": int(seconds[1]) if seconds else None,
-            "commit": commit,
-            "date": datetime.now(UTC).date().isoformat(),
-        }
-        print(name, known[name], flush=True)
-        if done.returncode:
-            failed = True
-            print(f"exit status {done.returncode}\n{done.stderr[-3000:]}", file=sys.stderr)
-        RESULTS.write_text(json.dumps(known, indent=2) + "\n")
-    return int(failed)
+    def fuzz(name: str) -> bool:
+        done, good = 0, True
+        while good:
+            if options.total:
+                left = options.total - executions_so_far(name, TARGETS[name])
+            else:
+                left = options.runs - done
+            if left <= 0:
+                break
+            found = run(name, left, options.seconds)
+            with writing:
+                print(name, add_run(name, TARGETS[name], found), flush=True)
+            done, good = done + found.executions, found.error is None
+        return good
+
+    with ThreadPoolExecutor(options.jobs) as pool:
+        return list(pool.map(fuzz, names)).count(False)
 
 
 if __name__ == "__main__":

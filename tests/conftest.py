@@ -5,6 +5,7 @@ import os
 import secrets
 import sys
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +14,10 @@ from sklearn.callback import ProgressBar
 
 import clusterica
 from clusterica.kernels import Pull
+
+# Without a GPU its kernels run on the CPU, by Triton's interpreter; Triton asks for this when it is imported.
+if not Path("/dev/nvidiactl").exists():
+    os.environ["TRITON_INTERPRET"] = "1"
 
 # Fresh inputs on every run, but the same ones in CI, so that a failure there can be repeated; no clock,
 # since machines may be slow.

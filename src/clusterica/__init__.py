@@ -1,10 +1,10 @@
-"""Features from unlabeled data, by the methods in which clustering and ICA are two sides of one thing."""
+"""Feature learning from unlabeled data, by clustering and independent component analysis (ICA)."""
 
 from importlib import import_module as _import_module
 from importlib.metadata import version as _version
 from typing import Any as _Any
 
-from clusterica.arrays import config_context, get_config, set_config
+from clusterica.arrays import config_context, describe_kernels, get_config, set_config
 from clusterica.io import checkpoints, load, save, to_device
 from clusterica.planning import estimate
 
@@ -14,6 +14,7 @@ __all__ = [
     "__version__",
     "checkpoints",
     "config_context",
+    "describe_kernels",
     "estimate",
     "get_config",
     "load",

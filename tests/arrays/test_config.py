@@ -55,6 +55,8 @@ def test_defaults():
         "threads": None,
         "device": None,
         "lazy": "auto",
+        "gpu_kernels": None,
+        "precision": "float32",
     }
     assert active_config().n_threads >= 1
 
@@ -63,13 +65,9 @@ def test_contexts_nest_and_end():
     outside = get_config()
     with config_context(memory="1MiB", threads=3):
         with config_context(threads=None, device="cpu"):
-            assert get_config() == {
-                "memory": 2**20,
-                "threads": None,
-                "device": "cpu",
-                "lazy": "auto",
-            }
-        assert get_config() == {"memory": 2**20, "threads": 3, "device": None, "lazy": "auto"}
+            changed = {"memory": 2**20, "threads": None, "device": "cpu"}
+            assert get_config() == outside | changed
+        assert get_config() == outside | {"memory": 2**20, "threads": 3}
         assert active_config().n_threads == 3
     assert get_config() == outside
 
@@ -81,9 +79,10 @@ def test_a_context_ends_with_an_error():
 
 
 def test_set_config_holds_for_the_process_and_contexts_override_it():
+    outside = get_config()
     set_config(threads=2, memory="1MiB")
     with config_context(threads=5):
-        assert get_config() == {"memory": 2**20, "threads": 5, "device": None, "lazy": "auto"}
+        assert get_config() == outside | {"memory": 2**20, "threads": 5}
         set_config(threads=7)
         assert get_config()["threads"] == 5
     assert get_config()["threads"] == 7
@@ -132,3 +131,23 @@ def test_numpy_integers_are_integers():
 def test_public_names():
     assert clusterica.config_context is config_context
     assert clusterica.__version__
+
+
+def test_kernels_and_their_precision():
+    with config_context(gpu_kernels="triton", precision="float16"):
+        assert get_config()["precision"] == "float16"
+        described = clusterica.describe_kernels(np.zeros(3, np.float32))
+        assert described == "plain array operations: the data is not on a CUDA device"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"gpu_kernels": "cuda"}, "gpu_kernels='cuda' must be 'triton' or None"),
+        ({"gpu_kernels": "triton", "precision": "half"}, "precision='half' must be one of"),
+        ({"precision": "tf32"}, "set gpu_kernels='triton' too"),
+    ],
+)
+def test_settings_of_kernels_that_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message), config_context(**settings):
+        pass

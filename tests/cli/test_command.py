@@ -6,11 +6,14 @@ import re
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from rich.console import Console
 
 import clusterica
+from clusterica.cli import _console
 from clusterica.cli._console import show_table
+from clusterica.images import ImageFeatures
 
 COMMANDS = (
     *("learn", "train", "features", "predict", "separate", "cluster"),
@@ -261,3 +264,19 @@ def test_tables_break_no_word(width):
     assert len(lengths) == 1
     if width >= 80:
         assert max(lengths) <= width
+
+
+def test_the_progress_of_a_fit_has_a_rate_and_ends_full(monkeypatch, rng):
+    """All that is done is shown, of inner estimators too; nothing is kept for later."""
+    screen = io.StringIO()
+    monkeypatch.setattr(
+        _console, "Console", lambda **_: Console(file=screen, force_terminal=True, width=100)
+    )
+    bars = _console.FitProgress()
+    images = rng.integers(0, 255, (20, 12, 12)).astype(np.uint8)
+    model = ImageFeatures(4, patch_size=4, n_patches=200, random_state=0).set_callbacks(bars)
+    model.fit(images)
+    text = screen.getvalue()
+    assert "KMeans" in text
+    assert re.search(r"\d/s", text)
+    assert vars(bars) == {}

@@ -87,6 +87,26 @@ def test_names_of_gigabytes_in_an_archive(tmp_path, little_memory):
     assert [p.name for p in tmp_path.iterdir()] == ["cifar.tar.gz"]
 
 
+def test_sparse_files_in_archives_are_not_read(tmp_path):
+    """A header can state 8 GiB of zeros that are not stored."""
+    info = tarfile.TarInfo("folder/test_batch.bin")
+    info.type, info.size = tarfile.GNUTYPE_SPARSE, 512
+    header = bytearray(info.tobuf(tarfile.GNU_FORMAT))
+    # One piece, the last 512 bytes; then the whole size. Numbers are octal.
+    header[386:410] = b"%011o\0%011o\0" % (2**33 - 513, 512)
+    header[483:495] = b"%011o\0" % (2**33 - 1)
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    path = tmp_path / "cifar.tar"
+    path.write_bytes(header + bytes(512 * 3))
+    with tarfile.open(path) as tar:
+        assert tar.getmembers()[0].size == 2**33 - 1
+    with pytest.raises(FileNotFoundError, match=r"holds no test_batch.bin"):
+        load_cifar10(path, split="test", verify=False)
+    unpack_tar(path, tmp_path / "folder")
+    assert list((tmp_path / "folder").iterdir()) == []
+
+
 def test_archives_that_unpack_to_more_than_official_ones(tmp_path):
     info = tarfile.TarInfo("folder/large")
     info.size = MOST_UNPACKED

@@ -70,8 +70,25 @@ def test_what_can_not_be_read_is_named(path, tmp_path):
     pq.write_table(pa.table({"a": [1.0, None]}), tmp_path / "gaps")
     with pytest.raises(ValueError, match=r"column 'a' of .* has missing values"):
         list(open_parquet(tmp_path / "gaps"))
+    pq.write_table(pa.Table.from_arrays([pa.array([1.0])] * 2, ["a", "a"]), tmp_path / "twins")
+    with pytest.raises(ValueError, match="each needs a name of its own"):
+        open_parquet(tmp_path / "twins")
     (tmp_path / "folder").mkdir()
     for i, names in enumerate(["ab", "a"]):
         pq.write_table(pa.table({n: [1.0] for n in names}), tmp_path / "folder" / f"{i}.parquet")
     with pytest.raises(ValueError, match=r"no column 'b'"):
         open_parquet(tmp_path / "folder")
+
+
+def test_damage_is_a_value_error_wherever_it_is(path):
+    content = path.read_bytes()
+    n_damaged = 0
+    for place in np.random.default_rng().integers(4, len(content), 100):
+        changed = bytearray(content)
+        changed[place : place + 8] = b"\xff" * 8
+        path.write_bytes(changed)
+        try:
+            list(open_parquet(path, columns=["x0", "x1"]))
+        except ValueError:
+            n_damaged += 1
+    assert n_damaged

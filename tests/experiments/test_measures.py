@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from clusterica.experiments._measures import (
-    excess_kurtosis,
     low_frequency_share,
     match_columns,
     mean_absolute_cosine,
@@ -30,13 +29,6 @@ def test_low_frequency_share():
 def test_mean_absolute_cosine():
     rows = np.array([[1.0, 0.0], [0.0, -2.0], [-3.0, 0.0]])  # cosines 0, -1, 0
     assert mean_absolute_cosine(rows) == pytest.approx(1 / 3)
-
-
-def test_excess_kurtosis():
-    two_points = [-1.0, 1.0] * 4  # fourth moment 1, variance 1
-    rare = [0.0] * 6 + [1.0, -1.0]  # fourth moment 1/4, variance 1/4
-    kurtosis = excess_kurtosis(np.array([two_points, rare], dtype=np.float32).T)
-    np.testing.assert_allclose(kurtosis, [-2, 1])
 
 
 def test_worst_axis_angle():

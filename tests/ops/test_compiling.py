@@ -1,4 +1,4 @@
-"""The first compilation says so, once; compiled code from the cache says nothing."""
+"""The first compilation says so, once; code from the cache says nothing; without a cache all works."""
 
 import logging
 import os
@@ -7,7 +7,10 @@ import sys
 from types import SimpleNamespace
 
 import numba
+import pytest
+from numba.core import dispatcher
 
+from clusterica.ops.cpu import compiling
 from clusterica.ops.cpu.compiling import Announcer
 
 # The smallest of the compiled functions.
@@ -45,3 +48,26 @@ def test_functions_of_others_are_none_of_our_business(caplog):
     with caplog.at_level(logging.INFO, "clusterica"):
         announcer.on_start(SimpleNamespace(data={"dispatcher": theirs}))
     assert not caplog.records
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_where_nothing_can_be_written_code_is_compiled_and_not_kept(keeps, monkeypatch, caplog):
+    """As in a container whose user has no home, with a package that belongs to somebody else."""
+
+    def enable_caching(self):
+        if not keeps:
+            raise RuntimeError("cannot cache function: no locator available")
+
+    monkeypatch.setattr(dispatcher.Dispatcher, "enable_caching", enable_caching)
+    monkeypatch.setattr(compiling, "ANNOUNCER", Announcer())
+
+    @compiling.compiled
+    def one_more(x):
+        return x + 1
+
+    assert one_more(1) == 2
+    with caplog.at_level(logging.INFO, "clusterica"):
+        compiling.ANNOUNCER.on_start(
+            SimpleNamespace(data={"dispatcher": compiling.compiled(Announcer.on_end)})
+        )
+    assert ("NUMBA_CACHE_DIR" in caplog.text) != keeps

@@ -1,4 +1,4 @@
-"""Where numbers live: namespaces and devices, row blocks, random streams, validation, configuration."""
+"""Arrays and devices: namespaces, blocks of rows, random streams, validation, configuration."""
 
 from clusterica.arrays._engine import Chunks, Engine, map_chunks
 from clusterica.arrays._lazy import LazyRows, lazy_rows, transform_rows
@@ -28,6 +28,7 @@ from clusterica.arrays._rows import (
     shuffled_batches,
 )
 from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
+from clusterica.arrays._twins import describe_kernels, gpu_twin, why_no_kernels
 from clusterica.arrays._validation import (
     FloatOutputMixin,
     Labels,
@@ -55,6 +56,7 @@ from clusterica.arrays._walk import (
     one_blas_thread,
     pieces,
     row_bytes_of,
+    stop_if_given_up,
     sum_tiles,
     working_memory,
 )
@@ -79,6 +81,7 @@ __all__ = [
     "as_array",
     "as_rows",
     "block_size",
+    "gpu_twin",
     "in_order",
     "in_tiles",
     "lazy_rows",
@@ -89,6 +92,7 @@ __all__ = [
     "pieces",
     "row_bytes_of",
     "shuffled_batches",
+    "stop_if_given_up",
     "sum_tiles",
     "transform_rows",
     "working_memory",
@@ -119,6 +123,8 @@ __all__ = [
     # Settings
     "active_config",
     "config_context",
+    "describe_kernels",
     "get_config",
     "set_config",
+    "why_no_kernels",
 ]

@@ -132,15 +132,15 @@ class ChunkRows(Rows):
         self.engine, self.chunks = chunks.engine, chunks
         self.n_rows, self.n_features = chunks.shape
         self.dtype = working_dtype(chunks.dtype) if dtype is None else np.dtype(dtype)
-        self._kept: Chunks | None = None
+        self._kept_chunks: Chunks | None = None
         self._sent: list[tuple[weakref.ref[np.ndarray], list[Handle]]] = []
 
     @property
     def kept(self) -> Chunks:
         """The chunks, in the memory of the cluster, if it has room, once they have been asked for."""
-        if self._kept is None:
-            self._kept = self.chunks.kept()
-        return self._kept
+        if self._kept_chunks is None:
+            self._kept_chunks = self.chunks.kept()
+        return self._kept_chunks
 
     @property
     def indexable(self) -> bool:  # type: ignore[override]

@@ -45,6 +45,7 @@ class LazyRows(Rows):
 
     streamed = True
     ndim = 2
+    sent = False  # blocks of the source are, and are transformed where they arrive
 
     def __init__(self, fn: Callable[..., Array], source: Rows, params: tuple[Any, ...]) -> None:
         super().__init__()
@@ -122,6 +123,7 @@ class LazyRows(Rows):
             )
         if indices.size and not -self.n_rows <= indices.min() <= indices.max() < self.n_rows:
             raise IndexError(f"index {rows!r} is out of range for {self.n_rows} rows")
+        # Every row is computed once, however often its index occurs.
         wanted, where = np.unique(indices % self.n_rows, return_inverse=True)
         picked = self.take(wanted)[where.reshape(indices.shape)]
         return picked[(slice(None),) * indices.ndim + tuple(others)] if others else picked
@@ -129,6 +131,7 @@ class LazyRows(Rows):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if copy is False:
             raise ValueError("lazy rows are computed when they are read; copy=False is impossible")
+        # Functions that take arrays may ask for one unnoticed: that must not fill the memory.
         budget = active_config().memory
         if self.nbytes > budget:
             raise MemoryError(
@@ -157,6 +160,8 @@ def lazy_rows(fn: Callable[..., Array], rows: Rows, *params: Array | None) -> Ar
     config = active_config()
     if rows.engine is not None:
         return map_rows(fn, rows, *params)  # of Dask a lazy array
+    # Tensors on a device give tensors there, and arrays in memory give arrays, unless the user asks
+    # otherwise.
     if not rows.home.on_host or config.lazy is False or not (config.lazy is True or rows.streamed):
         return None
     lazy = LazyRows(fn, rows, params)

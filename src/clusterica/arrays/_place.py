@@ -37,6 +37,8 @@ class Config:
     threads: int | None = None
     device: str | None = None
     lazy: bool | str = "auto"
+    gpu_kernels: str | None = None
+    precision: str = "float32"
     memory_is_set: bool = False
     """Whether the user chose the budget; a GPU gets a larger one otherwise."""
 
@@ -46,6 +48,7 @@ class Config:
         return self.threads or count_threads()
 
 
+PRECISIONS = ("float32", "tf32", "bfloat16", "float16", "screened")
 _default = Config()
 _KEEP: Any = object()  # stands for a setting that is not given, since None is a value
 # A context variable, and not a global: each thread and each task of asyncio has its own.
@@ -53,17 +56,18 @@ _active: ContextVar[Config | None] = ContextVar("clusterica_config", default=Non
 
 
 def active_config() -> Config:
-    """Return the settings in force here."""
+    """Return the current settings."""
     return _active.get() or _default
 
 
 def get_config() -> dict[str, Any]:
-    """Return the settings in force, as a dictionary.
+    """Return the current settings, as a dictionary.
 
     Returns
     -------
     dict
-        ``memory`` (bytes), ``threads``, ``device`` and ``lazy``; see :func:`config_context`.
+        ``memory`` (bytes), ``threads``, ``device``, ``lazy``, ``gpu_kernels`` and ``precision``; see
+        :func:`config_context`.
     """
     settings = asdict(active_config())
     del settings["memory_is_set"]
@@ -76,16 +80,26 @@ def set_config(
     threads: int | None = _KEEP,
     device: str | None = _KEEP,
     lazy: bool | str = _KEEP,
+    gpu_kernels: str | None = _KEEP,
+    precision: str = _KEEP,
 ) -> None:
     """Change the settings of the whole process.
 
     Parameters
     ----------
-    memory, threads, device, lazy
+    memory, threads, device, lazy, gpu_kernels, precision
         As in :func:`config_context`; what is not given stays as it is.
     """
     global _default
-    _default = _changed(_default, memory=memory, threads=threads, device=device, lazy=lazy)
+    _default = _changed(
+        _default,
+        memory=memory,
+        threads=threads,
+        device=device,
+        lazy=lazy,
+        gpu_kernels=gpu_kernels,
+        precision=precision,
+    )
 
 
 @contextmanager
@@ -95,6 +109,8 @@ def config_context(
     threads: int | None = _KEEP,
     device: str | None = _KEEP,
     lazy: bool | str = _KEEP,
+    gpu_kernels: str | None = _KEEP,
+    precision: str = _KEEP,
 ) -> Iterator[None]:
     """Change settings inside a ``with`` block; what is not given stays as it is.
 
@@ -102,20 +118,31 @@ def config_context(
     ----------
     memory : str or int
         Budget of working memory for the blocks of rows in flight, such as ``"2GiB"`` or a number of
-        bytes. At first it is ``"512MiB"``, and a sixteenth of its memory for blocks on a CUDA device, if
-        that is more. The data itself, the results and the learned parameters come on top.
+        bytes. The default is ``"512MiB"``, or a sixteenth of the memory of a CUDA device for blocks there,
+        if that is more. The data itself, the results and the learned parameters come on top.
     threads : int or None
-        Worker threads on the CPU; None, the setting at first, takes every core this process may use,
+        Worker threads on the CPU; None, the default, takes every core this process may use,
         or as many as the environment variable OMP_NUM_THREADS says.
     device : str or None
-        A torch device such as ``"cuda"`` through which arrays in host memory are streamed block by
-        block, so that they may be larger than its memory. None, the setting at first, computes where
-        the data lives. Data that is on a device already stays there in either case.
+        A torch device such as ``"cuda"`` on which arrays in host memory are processed. They are sent once
+        where they fit half of its free memory, or half of ``memory`` if that is set, and else streamed
+        block by block. None, the default, computes where the data is. Data that is on a device already stays
+        there in either case.
     lazy : "auto" or bool
         Whether ``transform`` returns rows that are computed each time they are read, in place of an array.
-        "auto", the setting at first, does so for files and iterables of blocks whose result is larger than
+        "auto", the default, does so for files and iterables of blocks whose result is larger than
         ``memory``; True for all NumPy arrays, files and blocks; False for none. Tensors always give
         tensors, and Dask arrays lazy Dask arrays.
+    gpu_kernels : "triton" or None
+        "triton" runs K-means and the encoding of images on CUDA devices by fused kernels, which give the same
+        bits in every run. None, the setting at first, uses plain tensor operations. Experimental: the
+        kernels are tested for their results, their speed is not measured yet. float64 rows, and GPUs of
+        a compute capability below 8.0, keep the plain operations; :func:`describe_kernels` says which are
+        used.
+    precision : {"float32", "tf32", "bfloat16", "float16", "screened"}
+        Precision of the products of fused kernels, "float32" at first. Under "screened", products of float16
+        with a proven bound on their error rule out most centres of K-means, and float32 decides: labels
+        are those of float32; images are then encoded in float32. Needs ``gpu_kernels``.
 
     Examples
     --------
@@ -125,7 +152,15 @@ def config_context(
     67108864
     """
     # Reset by its token, so that nested contexts restore what was before them.
-    changed = _changed(active_config(), memory=memory, threads=threads, device=device, lazy=lazy)
+    changed = _changed(
+        active_config(),
+        memory=memory,
+        threads=threads,
+        device=device,
+        lazy=lazy,
+        gpu_kernels=gpu_kernels,
+        precision=precision,
+    )
     token = _active.set(changed)
     try:
         yield
@@ -143,7 +178,16 @@ def _changed(config: Config, **settings: Any) -> Config:
     lazy = settings.get("lazy", "auto")
     if not (isinstance(lazy, bool) or lazy == "auto"):
         raise ValueError(f"lazy={lazy!r} must be 'auto', True or False")
-    return replace(config, **settings)
+    changed = replace(config, **settings)
+    if changed.gpu_kernels not in (None, "triton"):
+        raise ValueError(f"gpu_kernels={changed.gpu_kernels!r} must be 'triton' or None")
+    if changed.precision not in PRECISIONS:
+        raise ValueError(f"precision={changed.precision!r} must be one of {PRECISIONS}")
+    if changed.precision != "float32" and changed.gpu_kernels is None:
+        raise ValueError(
+            f"precision={changed.precision!r} is one of the fused kernels; set gpu_kernels='triton' too"
+        )
+    return changed
 
 
 def _is_integer(value: Any) -> bool:

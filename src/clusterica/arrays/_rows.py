@@ -1,4 +1,4 @@
-"""Rows wherever they live, read as blocks: arrays, files, CSR, tensors, iterables of blocks.
+"""Rows of data of any kind, read as blocks: arrays, files, CSR, tensors, iterables of blocks.
 
 A block is what an op sees: a C-contiguous NumPy array or a CSR matrix of the working dtype, or a
 tensor on its device.
@@ -16,6 +16,7 @@ import array_api_compat
 import numpy as np
 import scipy.sparse as sp
 
+from clusterica.arrays import _stream
 from clusterica.arrays._place import (
     Array,
     Place,
@@ -48,10 +49,16 @@ class Rows(ABC):
     engine: Any = None
     """The cluster that holds the rows, an ``Engine``; None for all other rows."""
     _is_csr: bool = False
+    _kept: _stream.KeptRows | None = None
 
     def __init__(self, home: Array | None = None) -> None:
         self.home = Place(home)
         self.place = Place.of_work(self.home)
+
+    @property
+    def sent(self) -> bool:
+        """Whether blocks come from the host and are worked on on a device."""
+        return self.home.on_host and not self.place.on_host
 
     @property
     def sparse(self) -> bool:
@@ -59,9 +66,22 @@ class Rows(ABC):
         return self._is_csr and self.place.is_numpy
 
     def blocks(self, size: int) -> Iterator[Block]:
-        """Yield blocks of at most ``size`` rows, in order."""
-        for start, stop, load in self._blocks(size):
-            yield start, stop, load if self.place.is_numpy else partial(_load_to, self.place, load)
+        """Yield blocks of at most ``size`` rows, in order, where they are worked on."""
+        if self.place.is_numpy:
+            yield from self._blocks(size)
+        elif self.sent:
+            if self._kept is None and _stream.fits(self):
+                self._kept = _stream.KeptRows(self)
+            yield from (
+                _stream.streamed(self, size) if self._kept is None else self._kept.blocks(size)
+            )
+        else:
+            for start, stop, load in self._blocks(size):
+                yield start, stop, partial(_load_to, self.place, load)
+
+    def source_blocks(self, size: int) -> Iterator[Block]:
+        """Yield blocks of at most ``size`` rows, in order, where the source has them."""
+        return self._blocks(size)
 
     @abstractmethod
     def _blocks(self, size: int) -> Iterator[Block]:

@@ -1,4 +1,4 @@
-"""The private names of scikit-learn that clusterica uses, in one place to mend when they change."""
+"""The private names of scikit-learn that clusterica uses, in one place to adapt when they change."""
 
 from sklearn.base import _fit_context as fit_context
 from sklearn.utils._openmp_helpers import _openmp_effective_n_threads as count_threads

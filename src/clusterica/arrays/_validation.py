@@ -68,7 +68,9 @@ def check_rows(
         return _checked_rows(estimator, chunks, reset, min_rows)
     if _is_tensor(X):
         return _check_tensor(estimator, X, reset, min_rows)
-    if isinstance(X, LazyRows) or _is_stored(X):
+    # Arrays in files, such as those of h5py and Zarr, have chunks too.
+    is_stored = all(hasattr(X, a) for a in ("shape", "dtype", "chunks", "__getitem__"))
+    if isinstance(X, LazyRows) or is_stored:
         return _check_file_or_lazy(estimator, X, reset, min_rows)
     if _is_iterable_of_blocks(X):
         return _check_blocks(estimator, X, reset, accept_sparse, min_rows)
@@ -277,7 +279,12 @@ def check_labels(estimator: BaseEstimator, y: Any, rows: Rows | int) -> Labels:
         raise ValueError(
             f"{name} requires y to be passed, but the target y is None; give one label for every row"
         )
-    if _is_blocks_of_labels(y):
+    if isinstance(y, list | tuple):
+        # A list of tensors without dimensions is a list of labels.
+        in_blocks = len(y) > 0 and all(getattr(part, "ndim", 0) == 1 for part in y)
+    else:
+        in_blocks = not any(hasattr(y, a) for a in ("__array__", "__getitem__"))
+    if in_blocks and isinstance(y, Iterable):
         y = _joined_labels(y, rows)
     y = column_or_1d(np.asarray(y) if isinstance(y, list | tuple) else to_host(y), warn=True)
     if len(y) != n_rows:
@@ -299,13 +306,6 @@ def check_labels(estimator: BaseEstimator, y: Any, rows: Rows | int) -> Labels:
     classes, codes = np.unique(y, return_inverse=True)
     # Tensors can't be made of arrays in another byte order.
     return Labels(classes.astype(classes.dtype.newbyteorder("=")), codes)
-
-
-def _is_blocks_of_labels(y: Any) -> bool:
-    if isinstance(y, list | tuple):
-        # A list of tensors without dimensions is a list of labels.
-        return len(y) > 0 and all(getattr(part, "ndim", 0) == 1 for part in y)
-    return isinstance(y, Iterable) and not any(hasattr(y, a) for a in ("__array__", "__getitem__"))
 
 
 def _joined_labels(y: Iterable[Any], rows: Rows | int) -> np.ndarray:
@@ -351,11 +351,6 @@ def _is_iterable_of_blocks(X: Any) -> bool:
     return (
         isinstance(X, Iterable) and not array_like and not isinstance(X, str | bytes | dict | set)
     )
-
-
-def _is_stored(X: Any) -> bool:
-    """Return True for an array in a file, such as those of h5py and Zarr (Dask arrays are known before)."""
-    return all(hasattr(X, a) for a in ("shape", "dtype", "chunks", "__getitem__"))
 
 
 def _check_file_or_lazy(estimator: BaseEstimator, X: Any, reset: bool, min_rows: int) -> Rows:

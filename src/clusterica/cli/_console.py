@@ -57,7 +57,11 @@ class _Rate(ProgressColumn):
 
     def render(self, task: Task) -> Text:
         """Return the text of the column."""
-        speed = task.finished_speed or task.speed
+        speed = task.speed
+        if (
+            task.finished and task.finished_time
+        ):  # of all of it; rich forgets it where the total changes
+            speed = task.completed / task.finished_time
         return Text("" if speed is None else f"{speed:,.1f}/s", style="progress.data.speed")
 
 
@@ -65,17 +69,63 @@ class _Rate(ProgressColumn):
 def progress_of(total: int, description: str, *, done: int = 0) -> Iterator[Any]:
     """Show a progress bar with rate and time left on standard error; yields ``advance(n)``."""
     console = Console(stderr=True)
-    columns = (
+    # No bars in files and logs.
+    with Progress(*_columns(), console=console, disable=not console.is_terminal) as progress:
+        task = progress.add_task(description, total=total, completed=done)
+        yield lambda n: progress.advance(task, n)
+
+
+class FitProgress:
+    """Callback that shows the iterations of a fit as bars with rate and time left, on standard error.
+
+    scikit-learn's ``ProgressBar`` has no rate.
+    """
+
+    max_propagation_depth = None  # inner estimators are shown too
+
+    def setup(self, estimator: Any, context: Any) -> None:
+        """Begin to draw."""
+        self._progress = Progress(*_columns(), console=Console(stderr=True))
+        self._bars: dict[tuple[Any, ...], Any] = {}
+        self._progress.start()
+
+    def on_fit_task_begin(self, estimator: Any, context: Any) -> None:
+        """Add a bar for what has several parts, or not a known number."""
+        if context.max_subtasks not in (0, 1):
+            path = _path(context)
+            self._bars[path] = self._progress.add_task(
+                context.estimator_name, total=context.max_subtasks
+            )
+
+    def on_fit_task_end(self, estimator: Any, context: Any) -> None:
+        """Show that a part of the task above is done."""
+        path = _path(context)
+        if path in self._bars:  # it may have taken fewer parts than it could have
+            done = max(1, self._progress.tasks[self._bars[path]].completed)
+            self._progress.update(self._bars[path], completed=done, total=done)
+        if path[:-1] in self._bars:
+            self._progress.advance(self._bars[path[:-1]])
+
+    def teardown(self, estimator: Any, context: Any) -> None:
+        """Leave the bars as they are."""
+        self._progress.stop()
+        del self._progress, self._bars
+
+
+def _path(context: Any) -> tuple[Any, ...]:
+    """Return where a task is among all, from the outermost fit on."""
+    above = () if context.parent is None else _path(context.parent)
+    return (*above, (context.estimator_name, context.task_id))
+
+
+def _columns() -> tuple[ProgressColumn, ...]:
+    return (
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         _Rate(),
-        TimeRemainingColumn(),
+        TimeRemainingColumn(elapsed_when_finished=True),
     )
-    # No bars in files and logs.
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        task = progress.add_task(description, total=total, completed=done)
-        yield lambda n: progress.advance(task, n)
 
 
 def settings(

@@ -6,6 +6,7 @@ import csv
 import io
 import zipfile
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -34,6 +35,8 @@ BUILT_IN = {
 KINDS = "a folder of images, a .zip of one, an image, a .npy, .npz or .zarr array"
 # Names under which arrays are looked for in .npz files and Zarr groups.
 IMAGE_KEYS = ("images", "X", "x", "data", "x_train", "X_train")
+# In bytes. A small archive can hold far more; Pillow refuses images of more pixels than that.
+LARGEST_PICTURE = 2**30
 LABEL_KEYS = ("labels", "y", "label", "targets", "y_train")
 
 
@@ -114,6 +117,8 @@ def open_images(given: str) -> ImageSource:
         # Images of a folder, or of the folders in it: no deeper, as load_image_folder reads them.
         inside = [*(p for p in path.glob("*") if p.is_file()), *path.glob("*/*")]
         return _files(given, path, [PurePosixPath(p.relative_to(path).as_posix()) for p in inside])
+    if not path.is_file():  # a pipe would wait for a writer, perhaps for ever
+        stop(f"{given} is no regular file. Give {KINDS}.")
     if suffix == ".zip":
         return _zip(given, path)
     if suffix in (".npy", ".npz"):
@@ -139,9 +144,16 @@ def read_labels(path: Path, names: Sequence[str]) -> np.ndarray:
     if not path.is_file():
         stop(f"there is no file {path} with labels.")
     if path.suffix.lower() == ".npy":
-        return _as_labels(np.load(path, allow_pickle=False), len(names), str(path))
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        rows = [row for row in csv.reader(file) if row]
+        try:
+            found = np.load(path, allow_pickle=False)
+        except Exception as error:  # a damaged file raises almost anything
+            stop(f"{path} can't be read as an array of labels: {error}")
+        return _as_labels(found, len(names), str(path))
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            rows = [row for row in csv.reader(file) if row]
+    except (csv.Error, UnicodeDecodeError) as error:
+        stop(f"{path} can't be read as CSV: {error}.")
     header = [cell.strip().lower() for cell in rows[0]] if rows else []
     if len(header) == 1:
         lines = rows[1:] if header[0] in ("label", "labels", "class") else rows
@@ -189,9 +201,9 @@ def _files(given: str, root: Path, found: list[PurePosixPath]) -> ImageSource:
 def _zip(given: str, path: Path) -> ImageSource:
     try:
         box = zipfile.ZipFile(path)
-    except zipfile.BadZipFile:
-        stop(f"{given} is not a zip archive, or it is damaged; get it again.")
-    members = {PurePosixPath(i.filename): i for i in box.infolist() if not i.is_dir()}
+        members = {PurePosixPath(i.filename): i for i in box.infolist() if not i.is_dir()}
+    except Exception as error:  # a damaged archive raises almost anything
+        stop(f"{given} is not a zip archive, or it is damaged ({error}); get it again.")
     # macOS adds a folder of its own to every archive.
     members = {p: i for p, i in members.items() if "__MACOSX" not in p.parts}
     # An archive of a folder has that folder's name before all others.
@@ -205,7 +217,13 @@ def _zip(given: str, path: Path) -> ImageSource:
     def read_one(info: zipfile.ZipInfo, color: str, size: tuple[int, int] | None) -> np.ndarray:
         from clusterica.datasets import read_picture
 
-        content = io.BytesIO(box.read(info))
+        if info.file_size > LARGEST_PICTURE:
+            raise ValueError(f"{info.filename} in {given} has {info.file_size:,} bytes, too many")
+        try:
+            content = io.BytesIO(box.read(info))
+        # Damaged, encrypted, or compressed in a way that zipfile does not read.
+        except Exception as error:
+            raise ValueError(f"{info.filename} in {given} can't be unpacked: {error}") from error
         content.name = info.filename  # for messages
         return read_picture(content, color=color, resize=size)
 
@@ -240,32 +258,44 @@ def _arrays(given: str, path: Path, load: Callable[[], Any]) -> ImageSource:
     """Return the images of a file or folder with one array or several."""
     try:
         stored = load()
-    except (ValueError, EOFError, OSError, KeyError, zipfile.BadZipFile) as error:
+        # An .npz file is open until it is closed; arrays are not.
+        with stored if isinstance(stored, np.lib.npyio.NpzFile) else nullcontext():
+            images, labels = _images_and_labels(given, stored)
+    # Readers raise almost anything for damaged files: TokenError, BadZipFile, IndexError...
+    except Exception as error:
         stop(f"{given} can't be read as an array of numbers: {error}")
-    images, labels = stored, None
-    # Several arrays are an .npz file, or a group of Zarr.
-    found = stored.array_keys() if hasattr(stored, "array_keys") else getattr(stored, "files", None)
-    if found is not None:
-        keys = list(found)
-        known = [key for key in IMAGE_KEYS if key in keys] or (keys if len(keys) == 1 else [])
-        if not known:
-            stop(f"{given} has the arrays {', '.join(keys)}; call that of the images 'images'.")
-        images = stored[known[0]]
-        label_key = next((key for key in LABEL_KEYS if key in keys), None)
-        if label_key is not None:
-            labels = np.asarray(stored[label_key][:])
-            if "class_names" in keys and labels.dtype.kind in "iu":
-                labels = np.asarray(stored["class_names"][:])[labels]
-            labels = _as_labels(labels, images.shape[0], given)
     inside = sorted(path.rglob("*")) if path.is_dir() else [path]
     stats = [p.stat() for p in inside if p.is_file()]
     return _array(given, images, labels, fingerprint([(s.st_size, s.st_mtime_ns) for s in stats]))
 
 
+def _images_and_labels(given: str, stored: Any) -> tuple[Any, np.ndarray | None]:
+    """Find the images and their labels in what was stored."""
+    # Several arrays are an .npz file, or a group of Zarr.
+    found = stored.array_keys() if hasattr(stored, "array_keys") else getattr(stored, "files", None)
+    if found is None:
+        return stored, None
+    keys = list(found)
+    known = [key for key in IMAGE_KEYS if key in keys] or (keys if len(keys) == 1 else [])
+    if not known:
+        stop(f"{given} has the arrays {', '.join(keys)}; call that of the images 'images'.")
+    images = stored[known[0]]
+    label_key = next((key for key in LABEL_KEYS if key in keys), None)
+    if label_key is None:
+        return images, None
+    labels = np.asarray(stored[label_key][:])
+    if "class_names" in keys and labels.dtype.kind in "iu":
+        labels = np.asarray(stored["class_names"][:])[labels]
+    return images, _as_labels(labels, images.shape[0], given)
+
+
 def _array(given: str, images: Any, labels: np.ndarray | None, key: str) -> ImageSource:
-    if len(images.shape) not in (3, 4) or np.dtype(images.dtype).kind not in "buif":
+    # Files in an .npz file that are no arrays have neither shape nor type.
+    shape: tuple[int, ...] = getattr(images, "shape", ())
+    dtype = getattr(images, "dtype", type(images))
+    if len(shape) not in (3, 4) or getattr(dtype, "kind", "-") not in "buif":
         stop(
-            f"{given} is an array of shape {tuple(images.shape)} and type {images.dtype}; images are "
+            f"{given} is an array of shape {tuple(shape)} and type {dtype}; images are "
             "numbers of shape (n, height, width) or (n, height, width, channels)."
         )
 
@@ -275,10 +305,26 @@ def _array(given: str, images: Any, labels: np.ndarray | None, key: str) -> Imag
                 f"{given} has images of {images.shape[1]} x {images.shape[2]} pixels, and {size[0]} x "
                 f"{size[1]} are needed. Images in an array are not scaled: scale them first."
             )
-        return np.asarray(images[start:stop_at])
+        try:
+            return np.asarray(images[start:stop_at])
+        except Exception as error:  # chunks of a Zarr array may be damaged
+            raise ValueError(f"{given} can't be read from image {start}: {error}") from error
 
-    names = [str(i) for i in range(images.shape[0])]
-    return ImageSource(given, names, labels, key, False, read)
+    return ImageSource(given, _Numbers(shape[0]), labels, key, False, read)
+
+
+class _Numbers(Sequence[str]):
+    """Names of images in an array: "0", "1", ... A few bytes can state a huge number of them."""
+
+    def __init__(self, n: int) -> None:
+        self._range = range(n)
+
+    def __len__(self) -> int:
+        return len(self._range)
+
+    def __getitem__(self, place: Any) -> Any:
+        found = self._range[place]
+        return [str(i) for i in found] if isinstance(found, range) else str(found)
 
 
 def _as_labels(labels: np.ndarray, n_images: int, where: str) -> np.ndarray:

@@ -26,6 +26,7 @@ from clusterica.cli._console import (
 )
 from clusterica.cli._files import check_output
 from clusterica.cli._images import BUILT_IN, load_built_in
+from clusterica.cli._learn import networks_of
 from clusterica.files import write_file
 
 
@@ -85,9 +86,11 @@ def info(model: Path, /, *, json: JsonSwitch = False) -> None:
     fitted, summary = load(model), load_summary(model) or {}
     data, tried = summary.get("data") or {}, summary.get("validation")
     # A classifier has the features of all its networks, and a committee those of all its members.
-    members = getattr(fitted, "members_", [fitted])
-    parts = [part for member in members for part in getattr(member, "networks_", [member])]
-    counts = [int(part.n_features_out_) for part in parts if hasattr(part, "n_features_out_")]
+    counts = [
+        int(part.n_features_out_)
+        for part in networks_of(fitted)
+        if hasattr(part, "n_features_out_")
+    ]
     seconds = summary.get("seconds")
     facts: dict[str, Any] = {
         "file": str(model),

@@ -7,21 +7,18 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import numpy as np
 
-from clusterica.arrays import get_config, to_host
+from clusterica.arrays import to_host
 from clusterica.cli._console import (
     OUTPUT,
     Count,
     JsonSwitch,
     Switch,
     note,
-    progress_of,
     settings,
     stop,
 )
@@ -35,7 +32,8 @@ from clusterica.cli._files import (
     fingerprint,
     need,
 )
-from clusterica.cli._images import ImageSource, open_images
+from clusterica.cli._job import Job
+from clusterica.cli._usable import Found, OnError, note_errors
 from clusterica.files import write_file
 
 
@@ -45,6 +43,7 @@ def features(
     /,
     *,
     output: Annotated[Path, OUTPUT],
+    on_error: OnError = "stop",
     block: Count | None = None,
     memory: str | None = None,
     threads: Count | None = None,
@@ -67,6 +66,9 @@ def features(
     output
         File for the features, a row for each image: .npy, .zarr, or .parquet (a folder of parts with the
         columns file and features). Beside .npy and .zarr the names of the images go to FILE.names.txt.
+    on_error
+        What to do with a damaged image, or one that is too small: stop, or skip it. Its features are then
+        NaN, and FILE.errors.csv says what is wrong with it.
     block
         Number of images in a block; by default as many as the memory allows, up to 1,000.
     memory
@@ -81,26 +83,35 @@ def features(
     check_output(output, (".npy", ".zarr", ".parquet"), inputs=[model, images])
     if output.suffix.lower() != ".npy":  # before the work
         need(PACKAGES[output.suffix.lower()], what=f"writing {output}", extra="files")
-    job = _Job(model, images)
+    job = Job(model, images, on_error)
     compute = job.features()
     if compute is None:
         stop(f"{model} holds {type(job.model).__name__}, which gives no features.")
     with settings(memory=memory, threads=threads, device=device):
         size = block or job.block_size()
-        key = fingerprint(file_checksum(model), job.source.key, len(job.source.names), size)
+        key = fingerprint(
+            file_checksum(model), job.source.key, len(job.source.names), size, on_error
+        )
         partial = Partial(output, key=key, fresh=fresh)
         done = partial.state.get("done", 0)
         if done:
             note(f"Going on after {done:,} images.")
         with job.stopped_at(partial):
             sink: Sink = SINKS[output.suffix.lower()](partial, job.source.names, size)
-            for start, stop_at, block_images in job.blocks(done, size):
-                sink.write(start, compute(block_images))
-                partial.record(done=stop_at)
+            errors = dict(partial.state.get("errors", {}))
+            for start, stop_at, found in job.blocks(done, size):
+                sink.write(start, job.rows(compute, found, stop_at - start))
+                errors |= found.errors
+                partial.record(done=stop_at, errors=errors)
         partial.finish()
     if output.suffix.lower() != ".parquet" and job.source.are_files:
         names = output.with_name(f"{output.name}.names.txt")
         write_file(names, "\n".join(job.source.names) + "\n")
+    if errors:
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows([("file", "error"), *errors.items()])
+        write_file(output.with_name(f"{output.name}.errors.csv"), text.getvalue())
+        note_errors(errors, f"skipped, their features are NaN (see {output.name}.errors.csv)")
     note(f"Features of {len(job.source.names):,} images:")
     print(output)
 
@@ -113,6 +124,7 @@ def predict(
     output: Annotated[Path | None, OUTPUT] = None,
     probabilities: Switch = False,
     json_: JsonSwitch = False,
+    on_error: OnError = "stop",
     block: Count | None = None,
     memory: str | None = None,
     threads: Count | None = None,
@@ -140,6 +152,9 @@ def predict(
         Add the probability of each class, in the order of the classes.
     json_
         Print JSON lines in place of CSV.
+    on_error
+        What to do with a damaged image: stop, or skip it. It then has no class, and the column error says
+        what is wrong with it.
     block
         Number of images in a block; by default as many as the memory allows, up to 1,000.
     memory
@@ -153,30 +168,36 @@ def predict(
     """
     if output is not None:
         check_output(output, (".csv", ".jsonl"), inputs=[model, images])
-    job = _Job(model, images)
+    job = Job(model, images, on_error)
     kind = type(job.model).__name__
-    if not hasattr(job.model, "predict"):
+    if not hasattr(job.model, "predict") or not hasattr(job.model, "classes_"):
         stop(
             f"{model} holds {kind}, which predicts no classes. Train a model with: clusterica train"
         )
     if probabilities and not hasattr(job.model, "predict_proba"):
         stop(f"{model} holds {kind} without probabilities; leave --probabilities out.")
     as_json = json_ if output is None else output.suffix.lower() == ".jsonl"
-    lines = _Lines(job.model, job.source, probabilities=probabilities, as_json=as_json)
+    lines = _Lines(job, probabilities=probabilities, as_json=as_json)
     with settings(memory=memory, threads=threads, device=device):
         size = block or job.block_size()
         if output is None:
-            for start, _, block_images in job.blocks(0, size):
-                sys.stdout.write(lines.of(start, block_images))
+            for start, stop_at, found in job.blocks(0, size):
+                sys.stdout.write(lines.of(start, stop_at, found))
                 sys.stdout.flush()
         else:
             key = fingerprint(
-                file_checksum(model), job.source.key, len(job.source.names), size, probabilities
+                file_checksum(model),
+                job.source.key,
+                len(job.source.names),
+                size,
+                probabilities,
+                on_error,
             )
             partial = Partial(output, key=key, fresh=fresh)
-            lines.write(job, partial, size)
-    if job.source.labels is not None and set(job.source.labels) <= set(lines.classes):
-        n = len(job.source.labels)
+            lines.write(partial, size)
+    note_errors(lines.errors, "skipped")
+    n = len(job.source.names) - len(lines.errors)
+    if n and job.source.labels is not None and set(job.source.labels) <= set(lines.classes):
         own = " The model was trained on these images." if job.is_own_data else ""
         note(f"{lines.n_correct:,} of {n:,} correct ({100 * lines.n_correct / n:.2f} %).{own}")
 
@@ -184,49 +205,62 @@ def predict(
 class _Lines:
     """Predictions as lines of CSV or JSON."""
 
-    def __init__(
-        self, model: Any, source: ImageSource, *, probabilities: bool, as_json: bool
-    ) -> None:
-        self.classes = [str(name) for name in model.classes_]
+    def __init__(self, job: Job, *, probabilities: bool, as_json: bool) -> None:
+        self.classes = [str(name) for name in job.model.classes_]
         self.n_correct = 0
-        self._model, self._source = model, source
-        self._probabilities, self._as_json = probabilities, as_json
+        self.errors: dict[str, str] = {}
+        self._job, self._probabilities, self._as_json = job, probabilities, as_json
 
-    def of(self, start: int, images: Any) -> str:
+    def of(self, start: int, stop_at: int, found: Found) -> str:
         """Return the lines of a block of images; the first has a header if it is CSV."""
-        chances = None
-        if self._probabilities:
-            chances = np.asarray(to_host(self._model.predict_proba(images)), dtype=np.float64)
-            found = [self.classes[i] for i in chances.argmax(axis=1)]
-        else:
-            found = [str(name) for name in self._model.predict(images)]
-        names = self._source.names[start : start + len(found)]
-        if self._source.labels is not None:
-            self.n_correct += int(np.sum(self._source.labels[start : start + len(found)] == found))
+        source, self.errors = self._job.source, self.errors | found.errors
+        rows: list[dict[str, Any]] = [
+            {"file": name, "class": None, "error": found.errors.get(name)}
+            for name in source.names[start:stop_at]
+        ]
+        for i, (label, chances) in zip(found.places, self._predicted(found), strict=True):
+            rows[i] |= {"class": label, "probabilities": chances}
+            if source.labels is not None:
+                self.n_correct += int(source.labels[start + i] == label)
         if self._as_json:
-            rows: list[dict[str, Any]] = [
-                {"file": name, "class": one} for name, one in zip(names, found, strict=True)
-            ]
-            # Nothing is added if there are no probabilities.
-            for row, values in zip(rows, () if chances is None else chances, strict=False):
-                row["probabilities"] = {
-                    c: float(f"{p:.6g}") for c, p in zip(self.classes, values, strict=True)
-                }
-            return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
+            # No word of what there is not.
+            plain = ({k: v for k, v in row.items() if v is not None} for row in rows)
+            return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in plain)
         text = io.StringIO()
+        chosen = self.classes if self._probabilities else []
+        last = ["error"] if self._job.on_error == "skip" else []
         writer = csv.writer(text, lineterminator="\n")
         if start == 0:
-            writer.writerow(("file", "class", *(self.classes if chances is not None else ())))
-        for i, name in enumerate(names):
+            writer.writerow(("file", "class", *chosen, *last))
+        for row in rows:
+            values = row.get("probabilities") or {}
             writer.writerow(
-                (name, found[i], *(() if chances is None else (f"{p:.6g}" for p in chances[i])))
+                (row["file"], row["class"], *map(values.get, chosen), *map(row.get, last))
             )
         return text.getvalue()
 
-    def write(self, job: _Job, partial: Partial, size: int) -> None:
+    def _predicted(self, found: Found) -> list[tuple[str, dict[str, float] | None]]:
+        """Return the class of each image, and the probabilities of all classes if they are wanted."""
+        model = self._job.model
+        if not found.places:
+            return []
+        if not self._probabilities:
+            return [(str(name), None) for name in model.predict(found.images)]
+        chances = np.asarray(to_host(model.predict_proba(found.images)), dtype=np.float64)
+        return [
+            (
+                self.classes[values.argmax()],
+                {c: float(f"{p:.6g}") for c, p in zip(self.classes, values, strict=True)},
+            )
+            for values in chances
+        ]
+
+    def write(self, partial: Partial, size: int) -> None:
         """Write the lines of all images to a file, from where an earlier run was stopped."""
+        job = self._job
         done, n_bytes = partial.state.get("done", 0), partial.state.get("bytes", 0)
         self.n_correct = partial.state.get("correct", 0)
+        self.errors = dict(partial.state.get("errors", {}))
         if done:
             note(f"Going on after {done:,} images.")
         with (
@@ -236,111 +270,12 @@ class _Lines:
             # What was written after the last record belongs to a block that was not complete.
             file.truncate(n_bytes)
             file.seek(n_bytes)
-            for start, stop_at, images in job.blocks(done, size):
-                file.write(self.of(start, images).encode())
+            for start, stop_at, found in job.blocks(done, size):
+                file.write(self.of(start, stop_at, found).encode())
                 file.flush()
                 os.fsync(file.fileno())
-                partial.record(done=stop_at, bytes=file.tell(), correct=self.n_correct)
+                partial.record(
+                    done=stop_at, bytes=file.tell(), correct=self.n_correct, errors=self.errors
+                )
         partial.finish()
         print(partial.output)
-
-
-# --- The model and its images -------------------------------------------------------------------------
-
-
-class _Input(NamedTuple):
-    """What a model takes: number of channels, and the size of images where it is fixed."""
-
-    channels: int
-    size: tuple[int, int] | None
-
-
-class _Job:
-    """A model and the images it is used on."""
-
-    def __init__(self, path: Path, images: str) -> None:
-        from clusterica.io import load, load_summary
-
-        self.model = load(path)
-        summary = load_summary(path) or {}
-        needs = _input_of(self.model, summary.get("size"))
-        if needs is None:
-            kind = type(self.model).__name__
-            stop(f"{path} holds {kind}, which takes rows of numbers and not images.")
-        self.needs = needs
-        self.source = open_images(images)
-        self.is_own_data = (summary.get("data") or {}).get("source") == images
-
-    def blocks(self, done: int, size: int) -> Iterator[tuple[int, int, Any]]:
-        """Yield start, stop and images of the blocks that are not done, with a progress bar."""
-        n = len(self.source.names)
-        color = "grey" if self.needs.channels == 1 else "rgb"
-        with progress_of(n, "images", done=done) as advance:
-            for start in range(done, n, size):
-                stop_at = min(start + size, n)
-                yield (
-                    start,
-                    stop_at,
-                    self.source.read(start, stop_at, color=color, size=self.needs.size),
-                )
-                advance(stop_at - start)
-
-    def block_size(self) -> int:
-        """Return how many images are read at a time: a function of the memory, not of the machine."""
-        first = self.source.read(0, 1, size=self.needs.size)[0]
-        # Pixels as bytes and as float32, and the features.
-        per_image = 5 * first.size + 4 * int(getattr(self.model, "n_features_out_", 0))
-        # A quarter of the memory, for what is computed on the way. At most 1,000: more are not faster, and a
-        # run that is stopped loses its block.
-        return int(min(1000, max(1, get_config()["memory"] // (4 * per_image))))
-
-    def features(self) -> Callable[[Any], np.ndarray] | None:
-        """Return the function from images to features, of a classifier that of its networks; or None."""
-        from sklearn.pipeline import Pipeline
-
-        from clusterica.networks import Committee, ImageClassifier
-
-        model = self.model
-        if isinstance(model, Pipeline) and hasattr(model, "predict"):
-            model = model[:-1]
-        if isinstance(model, Committee | ImageClassifier):
-            members = getattr(model, "members_", [model])
-            networks = [network for member in members for network in member.networks_]
-            return lambda X: np.concatenate([to_host(one.transform(X)) for one in networks], axis=1)
-        if not hasattr(model, "transform"):
-            return None
-        return lambda X: np.asarray(to_host(model.transform(X)))
-
-    @contextmanager
-    def stopped_at(self, partial: Partial) -> Iterator[None]:
-        """Say after Ctrl-C or an error how to go on; where nothing is done, leave nothing."""
-        try:
-            yield
-        except BaseException:
-            done, n = partial.state.get("done", 0), len(self.source.names)
-            if done:
-                note(f"{done:,} of {n:,} images are done. The same command goes on from there.")
-            else:
-                partial.discard()
-            raise
-
-
-def _input_of(model: Any, size: Any) -> _Input | None:
-    """Return what a model of images takes; None for models of rows."""
-    from sklearn.pipeline import Pipeline
-
-    from clusterica.images import ImageFeatures
-    from clusterica.networks import Committee, FeatureNetwork, ImageClassifier
-
-    if isinstance(model, Pipeline):
-        return _input_of(model.steps[0][1], size)
-    if isinstance(model, Committee):
-        return _input_of(model.members_[0], size)
-    if isinstance(model, ImageClassifier):
-        return _input_of(model.networks_[0], size)
-    if isinstance(model, FeatureNetwork):
-        height, width, channels = model.image_shape_
-        return None if height == width == 1 else _Input(channels, (height, width))
-    if isinstance(model, ImageFeatures):
-        return _Input(model.n_channels_in_, None if size is None else (int(size[0]), int(size[1])))
-    return None

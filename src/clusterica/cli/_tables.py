@@ -41,8 +41,8 @@ def read_table(path: Path, *, columns: Sequence[str] = ()) -> Table:
     suffix = path.suffix.lower()
     if not path.exists():
         stop(f"there is no file {path}.")
-    # A Parquet data set may be a folder of parts.
-    if suffix not in READERS or (path.is_dir() and suffix != ".parquet"):
+    # A Parquet data set may be a folder of parts. A pipe would wait for a writer, perhaps for ever.
+    if suffix not in READERS or not (path.is_file() or (path.is_dir() and suffix == ".parquet")):
         stop(f"{path} can't be read as a table; give a file that ends in {', '.join(READERS)}.")
     table = READERS[suffix](path)
     if columns:
@@ -111,7 +111,10 @@ def _read_csv(path: Path) -> Table:
         delimiter = " " if len(first.split()) > 1 else ","
     skip = delimiter == " "
     parsed = csv.reader((line for _, line in lines), delimiter=delimiter, skipinitialspace=skip)
-    rows = [[cell.strip() for cell in row] for row in parsed]
+    try:
+        rows = [[cell.strip() for cell in row] for row in parsed]
+    except csv.Error as error:  # a cell of more than 131,072 characters
+        stop(f"{path} can't be read as CSV: {error}.")
     if len(rows) != len(lines):
         stop(f"{path} has quoted cells of several lines; remove the line breaks.")
     for (number, _), row in zip(lines, rows, strict=True):
@@ -164,22 +167,27 @@ def _number(cell: str) -> float | None:
 def _read_parquet(path: Path) -> Table:
     parquet = need("pyarrow.parquet", what=f"reading {path}", extra="files")
     arrow = need("pyarrow", what=f"reading {path}", extra="files")
+    types = arrow.types
     try:
         table = parquet.read_table(path)
-    except (arrow.ArrowException, OSError) as error:
+        # By place: names may occur twice.
+        numbers = [
+            i
+            for i, kind in enumerate(table.schema.types)
+            if types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
+        ]
+        # Not safe: whole numbers above 2^53 are rounded, as in any table of floats.
+        columns = [
+            table.column(i).cast(arrow.float64(), safe=False).to_numpy(zero_copy_only=False)
+            for i in numbers
+        ]
+        names = [str(name) for name in table.column_names]
+    # A damaged file raises almost anything: ArrowException, OSError, UnicodeDecodeError, KeyError...
+    except Exception as error:
         stop(f"{path} can't be read as Parquet: {error}")
-    types = arrow.types
-    is_number = [
-        types.is_integer(f.type) or types.is_floating(f.type) or types.is_boolean(f.type)
-        for f in table.schema
-    ]
-    kept = [name for name, good in zip(table.column_names, is_number, strict=True) if good]
-    dropped = [name for name, good in zip(table.column_names, is_number, strict=True) if not good]
-    columns = [
-        table.column(name).cast(arrow.float64()).to_numpy(zero_copy_only=False) for name in kept
-    ]
-    values = np.stack(columns, axis=1) if kept else np.empty((table.num_rows, 0))
-    return Table(values, tuple(kept), tuple(dropped))
+    values = np.stack(columns, axis=1) if columns else np.empty((table.num_rows, 0))
+    dropped = tuple(name for i, name in enumerate(names) if i not in numbers)
+    return Table(values, tuple(names[i] for i in numbers), dropped)
 
 
 def _read_array(path: Path) -> Table:

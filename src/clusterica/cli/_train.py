@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from cyclopts import Parameter, validators
@@ -23,7 +23,16 @@ from clusterica.cli._console import (
 )
 from clusterica.cli._files import check_output
 from clusterica.cli._images import open_images, parse_size, read_labels
-from clusterica.cli._learn import Color, describe, open_checked, save_with_summary, watch
+from clusterica.cli._learn import (
+    Color,
+    Recipe,
+    describe,
+    networks_of,
+    open_checked,
+    save_with_summary,
+    watch,
+)
+from clusterica.cli._usable import OnError, find_usable, note_empty_folders, note_errors
 
 Share = Annotated[float, Parameter(validator=validators.Number(gte=0, lt=1))]
 
@@ -52,7 +61,7 @@ def train(
     /,
     *,
     output: Annotated[Path, OUTPUT],
-    recipe: Literal["fast", "accurate", "best"] = "fast",
+    recipe: Recipe = "fast",
     filters: Count | None = None,
     labels: Path | None = None,
     unlabeled: str | None = None,
@@ -60,6 +69,7 @@ def train(
     refit: bool = True,
     size: str | None = None,
     color: Color = "keep",
+    on_error: OnError = "stop",
     seed: Seed = 0,
     memory: str | None = None,
     threads: Count | None = None,
@@ -99,6 +109,8 @@ def train(
         Scale all images to this size: 32, or 32x48 for height x width. All must have one size.
     color
         rgb or grey; keep leaves grey images grey if all are.
+    on_error
+        What to do with a damaged image: stop, or skip it and say so.
     seed
         Random seed.
     memory
@@ -116,8 +128,14 @@ def train(
     source = open_checked(data, color)
     names = source.labels if labels is None else read_labels(labels, source.names)
     names = _check_classes(names, data)
+    if labels is None:
+        note_empty_folders(data, set(names))
     with settings(memory=memory, threads=threads, device=device):
-        images = _of_one_size(source.read(color=color, size=parse_size(size)), data)
+        found = find_usable(source, color=color, size=parse_size(size), on_error=on_error)
+        if found.errors:
+            note_errors(found.errors, "left out")
+            names = _check_classes(names[found.places], data)
+        images = _of_one_size(found.images, data)
         more = None
         if unlabeled is not None:
             color_of = "rgb" if images.shape[3:] == (3,) else "grey"
@@ -133,7 +151,7 @@ def train(
             "command": "train",
             "recipe": recipe,
             "seconds": time.perf_counter() - start,
-            "data": describe(source, images) | {"classes": model.classes_.tolist()},
+            "data": describe(source, images, found.errors) | {"classes": model.classes_.tolist()},
             "trained_on": len(names) if refit else int(np.sum(~held)),
             "validation": None if tried is None else tried.measured(model.classes_),
         }
@@ -207,15 +225,13 @@ def _fit(
     quiet: bool,
 ) -> Tried | None:
     """Train a classifier; return how it did on held-out images before it was trained on all."""
-    members = getattr(model, "members", [model])
-    watch([network for member in members for network in member.networks], quiet=quiet)
+    watch(networks_of(model), quiet=quiet)
     keep, out = np.flatnonzero(~held), np.flatnonzero(held)
     # Filters are not learned from held-out images either. They serve the final classifier too, since
     # labels do not change them.
     model.learn(images[keep] if more is None else more)
-    for member in getattr(model, "members_", [model]):
-        for network in member.networks_:
-            network.set_callbacks()  # no bars are to be saved
+    for network in networks_of(model):
+        network.set_callbacks()  # no bars are to be saved
     console, tried = Console(stderr=True), None
     if len(out):
         with console.status("training the classifier"):

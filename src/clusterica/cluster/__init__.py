@@ -1,4 +1,4 @@
-"""Clusterers: the K-means family, mixtures of directions, and the valleys of a density."""
+"""Clustering: the K-means family, von Mises-Fisher mixtures, and clusters of one column by its density."""
 
 from clusterica.cluster._base import BaseKMeans
 from clusterica.cluster._cosine import CosineKMeans

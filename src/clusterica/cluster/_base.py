@@ -118,7 +118,7 @@ class BaseKMeans(
             n_subtasks=self.max_iter + 1,  # one for the iterations of an orthogonal start
             progress=progress,
         )
-        self._keep(lloyd, result, weighted=sample_weight is not None)
+        self._set_fitted(lloyd, result, weighted=sample_weight is not None)
         progress.end()
         return self
 
@@ -225,7 +225,7 @@ class BaseKMeans(
         return rows, *self._shifted(C, rows)
 
     def _shifted(self, C: Array, rows: Rows) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return centres less their mean, and the mean, where that saves digits; else as they are.
+        """Return centres minus their mean, and the mean, where that saves digits; else as they are.
 
         fit and predict must both use this: rows that two centres are equally far from get the label
         that rounding decides.
@@ -283,7 +283,7 @@ class BaseKMeans(
             fitted=fitted,
         )
 
-    def _keep(self, lloyd: Lloyd, result: LoopResult, *, weighted: bool) -> None:
+    def _set_fitted(self, lloyd: Lloyd, result: LoopResult, *, weighted: bool) -> None:
         """Set the fitted attributes from the best run."""
         centers: Centers = result.params._replace(C=_translated(result.params.C, lloyd.shift, +1))
         centers = Centers(*map(to_host, centers))

@@ -189,15 +189,14 @@ class DensityClusterer(ClusterMixin, BaseEstimator):
             )
         rows = check_rows(self, X, reset=True)
         self._check_columns(rows)
-        if (
-            0 < np.ptp(rows.glance()) < 1
-        ):  # equal rows are one cluster; large ones are found in the sums
+        # Equal rows are one cluster; large ones are found in the sums.
+        if 0 < np.ptp(rows.glance()) < 1:
             check_scale(rows, np.float64)
         weights = check_weights(sample_weight, rows)
         # Two walks: where the rows lie, and their weights on a grid that suits it.
         summary = summary_of(rows, weights)
         density, level, cuts = self._smooth(rows, weights, summary)
-        self._keep(rows, summary, density, level, cuts)
+        self._set_fitted(rows, summary, density, level, cuts)
         self.labels_ = rows.in_model(self._labels(rows))
         return self
 
@@ -256,6 +255,7 @@ class DensityClusterer(ClusterMixin, BaseEstimator):
                     RuntimeWarning,
                 )
         else:
+            # The scale is the variance of the Gaussian in units of that of the data.
             if self.scale is not None:
                 sigma = sqrt(self.scale * summary.variance)
             elif isinstance(self.bandwidth, str):
@@ -283,6 +283,7 @@ class DensityClusterer(ClusterMixin, BaseEstimator):
         else:
             sigma = density.largest_sigma(self.n_clusters, low, high)
         if sigma is None:
+            # The finest level has as many modes as there are at any scale.
             level = density.at(low)
             self._warn_of_few(level, "at any scale", "lower n_clusters")
             return level, level.real
@@ -297,6 +298,7 @@ class DensityClusterer(ClusterMixin, BaseEstimator):
             return level.counts if by_rule else level.real
         if level.n_modes >= self.n_clusters:
             return level.strongest(self.n_clusters)
+        # The warning says which smoothing would show as many modes.
         sigma = density.largest_sigma(self.n_clusters, finest_sigma(density), level.sigma)
         remedy = "lower n_clusters"
         if sigma is not None and self.scale is not None:
@@ -336,7 +338,7 @@ class DensityClusterer(ClusterMixin, BaseEstimator):
             "far from all others"
         )
 
-    def _keep(
+    def _set_fitted(
         self, rows: Rows, summary: Summary, density: GridDensity, level: Level, cuts: np.ndarray
     ) -> None:
         """Set the fitted attributes."""

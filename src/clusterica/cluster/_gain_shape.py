@@ -46,11 +46,11 @@ class GainShapeKMeans(BaseKMeans):
         A start ends when an iteration changes neither the inertia nor (in squared length) the centres
         by more than this, relative to their size.
     batch_size : int or None, default=None
-        Renew the centres after every batch of so many rows in place of once per pass.
+        Update the centres after every batch of this many rows, not once per pass.
     empty : {"data", "keep", "drop"}, default="data"
-        What becomes of a centre without rows: it takes the direction of a row far from the other
-        centres, chosen as in k-means++; it stays as it is; or it is dropped at the end, so that there
-        are fewer clusters than asked for.
+        What happens to a centre without rows. "data": it takes the direction of a row far from the other
+        centres, chosen as in k-means++. "keep": it stays as it is. "drop": it is dropped at the end, so
+        that there are fewer clusters than asked for.
     min_count : float, default=1
         With ``empty="drop"``: clusters that hold less weight than this at the end are dropped.
     compute_labels : bool, default=True
@@ -76,7 +76,7 @@ class GainShapeKMeans(BaseKMeans):
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where X has them.
+        Names of the features, if X has column names.
 
     See Also
     --------

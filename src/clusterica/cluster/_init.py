@@ -217,9 +217,9 @@ def more_centers(
     rule: Rule,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Choose n rows as more centres, next to the centres C, which are given less the shift.
+    """Choose n rows as more centres, next to the centres C, which are given minus the shift.
 
-    Returns float64 centres less the shift, shape (n_chosen, n_features): fewer than n where no row
+    Returns float64 centres minus the shift, shape (n_chosen, n_features): fewer than n where no row
     is left that is not a centre.
     """
     # In the dtype of the rows, centres that differ by less have the same scores.

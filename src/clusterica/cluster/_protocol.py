@@ -19,7 +19,7 @@ def with_n_centers(
     random_state: int | np.random.Generator | None = None,
     n_classes: int | None = None,
 ) -> Any:
-    """Return an unfitted copy of an estimator that finds so many centres or filters.
+    """Return an unfitted copy of an estimator that finds ``n_centers`` centres or filters.
 
     The number is set by the first of these parameters that the estimator has:
 
@@ -39,7 +39,7 @@ def with_n_centers(
     estimator : estimator
         With scikit-learn's ``get_params`` and ``set_params``. It is not changed.
     n_centers : int
-        Number of rows that ``cluster_centers_`` or ``components_`` shall have.
+        Number of rows of ``cluster_centers_`` or ``components_`` after fit.
     random_state : int, Generator or None, default=None
         Seed for an estimator whose ``random_state`` is None, or where to draw it from.
     n_classes : int or None, default=None
@@ -121,6 +121,7 @@ def learned_vectors(estimator: Any) -> list[Array]:
     >>> learned_vectors(KMeans(2).fit([[0.0], [1.0], [9.0]]))[0].shape
     (2, 1)
     """
+    # Its components are directions of the kernel's white space, not of the input.
     if isinstance(getattr(estimator, "whitener_", None), KernelWhitener):
         return []
     found = (getattr(estimator, name, None) for name in ("cluster_centers_", "components_"))
@@ -143,6 +144,7 @@ def cluster_sizes(estimator: Any) -> np.ndarray | None:
     counts = getattr(estimator, "counts_", None)
     if counts is not None:
         return np.asarray(to_host(counts))
+    # Clusterers of scikit-learn keep labels, and no counts.
     centers, labels = (getattr(estimator, name, None) for name in ("cluster_centers_", "labels_"))
     if centers is None or labels is None:
         return None
@@ -152,7 +154,7 @@ def cluster_sizes(estimator: Any) -> np.ndarray | None:
 
 
 def near_empty(sizes: np.ndarray) -> np.ndarray:
-    """Return which clusters hold next to nothing: a single row, or a hundredth of the mean size.
+    """Return which clusters are nearly empty: they hold one row, or a hundredth of the mean size, or less.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Mixture of von Mises-Fisher laws: maximise ``Σ_i log Σ_j π_j c_d(κ_j) exp(κ_j μ_jᵀ x_i)`` by EM."""
+"""Von Mises-Fisher mixtures: maximise ``Σ_i log Σ_j π_j c_d(κ_j) exp(κ_j μ_jᵀ x_i)`` by EM."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from clusterica.optim import LoopResult, LoopState, Progress, Step, best_of, fit
 
 
 class VonMisesFisherMixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
-    r"""Soft clusters of directions, for text and embeddings: a mixture of von Mises-Fisher laws [1]_.
+    r"""Mixture of von Mises-Fisher distributions [1]_: soft clusters of directions, for text and embeddings.
 
     Rows count by their direction only. On the unit sphere of d dimensions a component has the density
 
@@ -52,9 +52,10 @@ class VonMisesFisherMixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
         f_j(x) = c_d(\kappa_j)\, e^{\kappa_j \mu_j^\top x}, \qquad
         c_d(\kappa) = \frac{\kappa^{d/2-1}}{(2\pi)^{d/2} I_{d/2-1}(\kappa)},
 
-    with a mean direction :math:`\mu_j` and a concentration :math:`\kappa_j`, which is 0 for the uniform law.
-    EM maximises the likelihood of :math:`\sum_j \pi_j f_j(x)`. With one large concentration for all it is
-    spherical K-means. The constant is computed by its logarithm, in thousands of dimensions as well.
+    with a mean direction :math:`\mu_j` and a concentration :math:`\kappa_j`, which is 0 for the uniform
+    distribution. EM maximises the likelihood of :math:`\sum_j \pi_j f_j(x)`. With one large
+    concentration for all it is spherical K-means. The constant is computed by its logarithm, in thousands
+    of dimensions as well.
 
     Parameters
     ----------
@@ -94,7 +95,7 @@ class VonMisesFisherMixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where X has them.
+        Names of the features, if X has column names.
 
     Warns
     -----
@@ -194,6 +195,7 @@ class VonMisesFisherMixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
         check_scale(rows, np.float64)  # lengths are float64
         weights = check_weights(sample_weight, rows)
         rng = as_generator(self.random_state)
+        # Starts from given centres would all be the same.
         named = isinstance(self.init, str) or callable(self.init)
         progress = fit_progress(self, self.n_init, X=X, y=y)
         result, final = best_of(
@@ -205,6 +207,7 @@ class VonMisesFisherMixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
         )
         self.__dict__.update(self._learned(rows, result.params))
         self.n_iter_, self.log_likelihood_ = result.n_iter, final
+        # An iteration knows the likelihood before it; that of the end is added.
         self.objective_history_ = np.array([*result.history, final])
         progress.end()
         result.warn_if_unfinished(self)
@@ -290,6 +293,7 @@ class VonMisesFisherMixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
         """
         rows = check_fitted_rows(self, X, "means_", accept_sparse=True)
         K, d = (int(n) for n in self.means_.shape)
+        # A direction has d - 1 degrees of freedom, and the weights sum to one.
         n_free = K * (d - 1) + (1 if self.concentration == "tied" else K) + K - 1
         return n_free * float(np.log(rows.n_rows)) - 2 * rows.n_rows * self.score(X)
 
@@ -317,10 +321,17 @@ class VonMisesFisherMixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
         def step(old: Mixture) -> Step:
             total, objective = sums(old)
             new = renew(total, old, tied=self.concentration == "tied", largest=largest)
+            # Weighted: a component of few rows may turn far without changing the mixture.
             moved = new.weights @ ((new.means - old.means) ** 2).sum(axis=1)
             return Step(new, objective, float(moved))
 
-        start = _from_clusters(clusters, weights, largest)
+        means, _, counts = (to_host(a).astype(np.float64) for a in clusters.params)
+        # One concentration for all at the start: the mean cosine is the mean length of the resultants.
+        cosine = 1 - clusters.history[-1] / float(weights.sum(dtype=np.float64))
+        kappa = concentration(means.shape[1], np.full(len(means), cosine), largest=largest)
+        # A cluster without rows may win some as a component.
+        shares = np.maximum(counts, 1e-3 * counts.mean())
+        start = Mixture(means, kappa, shares / shares.sum())
         result = iterate(
             step,
             LoopState(0, start),
@@ -348,17 +359,6 @@ class VonMisesFisherMixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
-
-
-def _from_clusters(clusters: LoopResult, weights: np.ndarray, largest: float) -> Mixture:
-    """Return a mixture of the clusters, with the concentration that fits all of them together."""
-    means, _, counts = (to_host(a).astype(np.float64) for a in clusters.params)
-    # The mean cosine of rows with their centres is the mean length of the resultants.
-    cosine = 1 - clusters.history[-1] / float(weights.sum(dtype=np.float64))
-    kappa = concentration(means.shape[1], np.full(len(means), cosine), largest=largest)
-    # A cluster without rows may win some as a component.
-    shares = np.maximum(counts, 1e-3 * counts.mean())
-    return Mixture(means, kappa, shares / shares.sum())
 
 
 def _for_walk(mixture: Mixture, rows: Rows) -> tuple[tuple[np.ndarray, ...], float]:

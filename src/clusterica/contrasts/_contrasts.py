@@ -23,7 +23,7 @@ def _check_positive(name: str, value: float) -> None:
 
 @dataclass(frozen=True)
 class SmoothedLaplace:
-    """``G(y) = √2 (√(y² + w²) - w)``: minus the log-density of a Laplace law of unit variance, rounded at 0.
+    """``G(y) = √2 (√(y² + w²) - w)``: minus the log-density of a Laplace distribution, smoothed at 0.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class SmoothedLaplace:
 
 @dataclass(frozen=True)
 class SmoothedL1:
-    """``G(y) = √(y² + w²)``: the size of y, rounded at 0.
+    """``G(y) = √(y² + w²)``: the absolute value of y, smoothed at 0.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class SmoothedL1:
 
 @dataclass(frozen=True)
 class LogCosh:
-    """``G(y) = log(cosh(a y)) / a``: for a = 1 minus the log-density of a hyperbolic secant law.
+    """``G(y) = log(cosh(a y)) / a``: for a = 1 minus the log-density of a hyperbolic secant distribution.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ class Quartic:
 
 
 def check_contrast(contrast: Contrast, *, tol: float = 1e-5) -> None:
-    """Check the derivatives of a contrast of your own against finite differences.
+    """Check the derivatives of a custom contrast against finite differences.
 
     Parameters
     ----------

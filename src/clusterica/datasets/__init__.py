@@ -1,10 +1,10 @@
-"""Data to try the library on: readers of image data sets, patches of photographs, draws of sparse sources."""
+"""Data sets: readers of images, patches of photographs, and generators of sparse sources and images."""
 
 from clusterica.datasets._bundled import load_digits_images, photo_patches
 from clusterica.datasets._cifar import load_cifar10
+from clusterica.datasets._common import ImageSet
 from clusterica.datasets._files import data_folder
 from clusterica.datasets._folder import load_caltech101, load_image_folder
-from clusterica.datasets._image_set import ImageSet
 from clusterica.datasets._mnist import load_fashion_mnist, load_mnist
 from clusterica.datasets._parquet import ParquetBlocks, open_parquet
 from clusterica.datasets._pictures import UnreadableImageError, read_picture

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from clusterica.arrays import as_generator
-from clusterica.datasets._checks import check_count
-from clusterica.datasets._image_set import ImageSet
+from clusterica.datasets._common import ImageSet, check_count
 
 # Weights of red, green and blue in the luminance (ITU-R BT.601).
 LUMINANCE = np.array([0.299, 0.587, 0.114], dtype=np.float32)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from clusterica.datasets._checks import check_choice
+from clusterica.datasets._common import ImageSet, check_choice, join_and_free
 from clusterica.datasets._download import unpack_tar
 from clusterica.datasets._files import (
     MOST_UNPACKED,
@@ -24,7 +24,6 @@ from clusterica.datasets._files import (
     first_stored,
     read_files,
 )
-from clusterica.datasets._image_set import ImageSet, join_and_free
 
 PLANES = (3, 32, 32)  # channels, rows, columns
 PIXELS = math.prod(PLANES)

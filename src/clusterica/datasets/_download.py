@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from clusterica.datasets._files import DAMAGE, Release, open_tar
+from clusterica.datasets._files import DAMAGE, Release, is_plain, open_tar
 from clusterica.files import move_file
 
 # Some servers refuse the default name of Python's client.
@@ -193,7 +193,7 @@ def _unpack_stream(stream: Any, folder: Path, *, place: str) -> None:
                     parts = parts[1:] if parts[:1] == (".",) else parts
                     # The top folder is dropped. Links, and paths that point outside, are not written: an
                     # altered archive must not reach other files.
-                    if not member.isfile() or len(parts) < 2 or ".." in parts or parts[0] == "/":
+                    if not is_plain(member) or len(parts) < 2 or ".." in parts or parts[0] == "/":
                         continue
                     target = fresh.joinpath(*parts[1:])
                     target.parent.mkdir(parents=True, exist_ok=True)

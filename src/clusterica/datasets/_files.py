@@ -265,7 +265,7 @@ def _in_archive(where: Path, names: Sequence[str], md5: Mapping[str, str]) -> It
     with where.open("rb") as packed, open_tar(packed) as archive:
         for member in archive:
             name = PurePosixPath(member.name).name
-            if name not in wanted or not member.isfile():
+            if name not in wanted or not is_plain(member):
                 continue
             stream = archive.extractfile(member)
             yield DataFile(name, stream, f"{where} ({name})", member.size, md5.get(name))
@@ -306,6 +306,11 @@ def open_tar(stream: Any) -> tarfile.TarFile:
     stream.seek(0)
     plain = gzip.GzipFile(fileobj=stream) if packed else stream
     return tarfile.open(fileobj=_BoundedStream(plain), mode="r:")  # type: ignore[call-overload, no-any-return]
+
+
+def is_plain(member: tarfile.TarInfo) -> bool:
+    """Return whether a member is a file that is stored whole: a sparse one of a few bytes may be huge."""
+    return member.isfile() and not member.issparse()
 
 
 def file_sizes(where: Path, names: Sequence[str]) -> dict[str, int]:

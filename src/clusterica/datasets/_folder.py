@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from clusterica.arrays import in_order, warn_user
-from clusterica.datasets._checks import check_choice, is_count
+from clusterica.datasets._common import ImageSet, check_choice, is_count, join_and_free
 from clusterica.datasets._download import unpack_nested_tar
 from clusterica.datasets._files import Download, Release, find_release
-from clusterica.datasets._image_set import ImageSet, join_and_free
 from clusterica.datasets._pictures import (
     COLORS,
     UnreadableImageError,

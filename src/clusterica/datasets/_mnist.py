@@ -7,7 +7,7 @@ import os
 
 import numpy as np
 
-from clusterica.datasets._checks import check_choice
+from clusterica.datasets._common import ImageSet, check_choice, join_and_free
 from clusterica.datasets._files import (
     DataFile,
     Download,
@@ -16,7 +16,6 @@ from clusterica.datasets._files import (
     find_release,
     read_files,
 )
-from clusterica.datasets._image_set import ImageSet, join_and_free
 
 UNSIGNED_BYTES = 0x0800  # the magic number is this code of the type plus the number of axes
 PREFIXES = {"train": ("train",), "test": ("t10k",), "all": ("train", "t10k")}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -39,10 +40,12 @@ class ParquetBlocks:
         self._paths = list(paths)
         n_rows, width, dtypes = 0, None, []
         for path in self._paths:
-            with _open(path) as file:
+            with _opened(path) as file:
                 schema = file.schema_arrow
                 columns = list(schema.names if columns is None else columns)
                 n_rows += file.metadata.num_rows
+            if not columns or len(set(columns)) < len(columns):
+                raise ValueError(f"{path} has the columns {columns}; each needs a name of its own")
             fields = [_width_and_dtype(schema, name, path) for name in columns]
             dtypes += [dtype for _, dtype in fields]
             found = sum(w for w, _ in fields)
@@ -59,7 +62,7 @@ class ParquetBlocks:
     def __iter__(self) -> Iterator[np.ndarray]:
         size = max(1, _BLOCK_BYTES // (self.shape[1] * self.dtype.itemsize))
         for path in self._paths:
-            with _open(path) as file:
+            with _opened(path) as file:
                 # Row groups may be larger than memory: a batch is part of one.
                 for batch in file.iter_batches(size, columns=self.columns):
                     yield self._block(batch, path)
@@ -139,7 +142,9 @@ def open_parquet(
     return ParquetBlocks(paths, columns)
 
 
-def _open(path: Path) -> Any:
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """Open a file; what its reader raises inside the ``with`` block is a ValueError that names it."""
     try:
         import pyarrow
         import pyarrow.parquet
@@ -148,8 +153,12 @@ def _open(path: Path) -> Any:
             "Parquet files need pyarrow; install it with: pip install 'clusterica[files]'"
         ) from error
     try:
-        return pyarrow.parquet.ParquetFile(path)
-    except pyarrow.ArrowInvalid as error:
+        with pyarrow.parquet.ParquetFile(path) as file:
+            yield file
+    except (pyarrow.ArrowException, OSError) as error:
+        # Errors of the system have a number: no permission, or a disk that fails.
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
         raise ValueError(f"{path} is no Parquet file, or damaged ({error})") from error
 
 
@@ -160,7 +169,7 @@ def _width_and_dtype(schema: Any, name: str, path: Path) -> tuple[int, np.dtype[
     if name not in schema.names:
         raise ValueError(f"{path} has no column {name!r}; its columns are {schema.names}")
     kind, width = schema.field(name).type, 1
-    if types.is_fixed_size_list(kind):
+    if types.is_fixed_size_list(kind) and kind.list_size > 0:
         kind, width = kind.value_type, kind.list_size
     if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
         raise ValueError(

@@ -59,9 +59,8 @@ def read_picture(
         If the file is not an image, or a damaged one.
     """
     pil = import_pillow("read_picture")
-    if (
-        isinstance(path, str | os.PathLike) and not Path(path).is_file()
-    ):  # reading a pipe would wait for a writer, perhaps for ever
+    # Reading a pipe would wait for a writer, perhaps for ever.
+    if isinstance(path, str | os.PathLike) and not Path(path).is_file():
         raise UnreadableImageError(f"{Path(path)} is no regular file")
     try:
         with pil.Image.open(path) as stored:

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from clusterica.arrays import as_generator
-from clusterica.datasets._image_set import brief
+from clusterica.datasets._common import brief
 
 # Draws an array of a shape; only Student's t uses the degrees of freedom.
-Law = Callable[[np.random.Generator, tuple[int, int], float], np.ndarray]
+Sampler = Callable[[np.random.Generator, tuple[int, int], float], np.ndarray]
 
 
 class SparseSources(NamedTuple):
@@ -49,12 +49,12 @@ def make_sparse_sources(
         Number of sources.
     distribution : {"laplace", "hypsecant", "logistic", "t", "cauchy", "uniform", "gaussian"} or frozen \
             scipy.stats distribution, default="laplace"
-        Law of each source, centred at zero. All but the Cauchy law, which has no variance, are
+        Distribution of each source, centred at zero. All but Cauchy's, which has no variance, are
         scaled to variance one; Student's t is so for ``df`` above 2. The last two are not heavy-tailed:
-        there clusters find no sources. A distribution of SciPy, such as ``scipy.stats.gennorm(0.5)``,
+        clusters do not find such sources. A distribution of SciPy, such as ``scipy.stats.gennorm(0.5)``,
         is centred where it has a mean and scaled where it has a variance.
     df : float, default=5.0
-        Degrees of freedom of Student's t; the other laws ignore it.
+        Degrees of freedom of Student's t; the other distributions ignore it.
     mixing : None, "orthogonal" or array of shape (n_mixtures, n_features), default=None
         The mixing matrix A. None is the identity, so that X is S. "orthogonal" draws a random
         orthogonal matrix, under which white sources stay white.
@@ -73,7 +73,7 @@ def make_sparse_sources(
     >>> X.shape, S.shape, A.shape
     ((100, 2), (100, 2), (2, 2))
     """
-    draw = _law(distribution)
+    draw = _sampler(distribution)
     if not df > 0:
         raise ValueError(f"df is {df!r}; it must be a positive number, above 2 for unit variance.")
     rng = as_generator(random_state)
@@ -96,8 +96,8 @@ def make_sparse_sources(
 
 
 # Centred at zero, with unit variance where there is a variance.
-DISTRIBUTIONS: dict[str, Law] = {
-    # p(s) ∝ exp(-√2 |s|), the law of Vinnikov & Shalev-Shwartz
+DISTRIBUTIONS: dict[str, Sampler] = {
+    # p(s) ∝ exp(-√2 |s|), the distribution of Vinnikov & Shalev-Shwartz
     "laplace": lambda rng, shape, df: rng.laplace(scale=math.sqrt(0.5), size=shape),
     # p(s) = sech(π s / 2) / 2
     # by its quantiles, (2/π) log tan(π u / 2); the smallest u keeps the logarithm finite
@@ -119,13 +119,13 @@ DISTRIBUTIONS: dict[str, Law] = {
 }
 
 
-def _law(distribution: Any) -> Law:
-    """Return the function that draws from a law, given by name or as a frozen distribution of SciPy."""
+def _sampler(distribution: Any) -> Sampler:
+    """Return the function that draws from a distribution, given by name or as one of SciPy."""
     if isinstance(distribution, str) and distribution in DISTRIBUTIONS:
         return DISTRIBUTIONS[distribution]
     # Only a frozen distribution has all its parameters; ``dist`` is its family.
     if hasattr(distribution, "dist") and hasattr(distribution, "rvs"):
-        # NaN or infinity where the law has none.
+        # NaN or infinity where the distribution has none.
         mean, std = float(distribution.mean()), float(distribution.std())
 
         def draw(rng: np.random.Generator, shape: tuple[int, int], df: float) -> np.ndarray:

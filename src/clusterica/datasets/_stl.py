@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from clusterica.datasets._checks import check_choice
+from clusterica.datasets._common import ImageSet, check_choice
 from clusterica.datasets._download import unpack_tar
 from clusterica.datasets._files import (
     DataFile,
@@ -19,7 +19,6 @@ from clusterica.datasets._files import (
     find_release,
     read_files,
 )
-from clusterica.datasets._image_set import ImageSet
 
 PLANES = (3, 96, 96)  # channels, columns, rows
 RECORD = math.prod(PLANES)  # bytes of an image
@@ -151,7 +150,7 @@ def _upright(planes: np.ndarray) -> np.ndarray:
 
 
 def _parse_folds(file: DataFile, n_images: int, *, length: int | None) -> list[np.ndarray]:
-    """Read one fold a line: numbers of training images, counted from 0."""
+    """Read one fold per line: numbers of training images, counted from 0."""
     # Ten folds of numbers, each of fewer than 12 characters with the space behind it.
     lines = file.read_all(120 * n_images + 1024).tobytes().splitlines()
     try:

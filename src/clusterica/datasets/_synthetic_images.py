@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from clusterica.arrays import as_generator, one_blas_thread
-from clusterica.datasets._checks import check_choice, check_count
-from clusterica.datasets._image_set import brief
+from clusterica.datasets._common import brief, check_choice, check_count
 
 
 class SparseImages(NamedTuple):
@@ -36,7 +35,7 @@ def make_sparse_images(
     r"""Draw images that are sparse mixtures of known atoms.
 
     An image is :math:`x = \sum_j s_j d_j`, where the coefficients are independent draws of a Laplace
-    law with variance one. These are the three kinds of images of Coates & Ng, figure 3.
+    distribution with variance one. These are the three kinds of images of Coates & Ng, figure 3.
 
     Parameters
     ----------

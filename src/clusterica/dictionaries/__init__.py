@@ -1,4 +1,4 @@
-"""Dictionaries and units for sparse codes, learned from rows."""
+"""Dictionary learning: sparse coding, K-SVD with and without labels, sparse auto-encoder and RBM."""
 
 from clusterica.dictionaries._autoencoder import SparseAutoencoder
 from clusterica.dictionaries._kernel_sparse_coding import KernelSparseCoding

@@ -1,4 +1,4 @@
-"""Dictionaries by turns: the codes of all rows for the atoms, then the atoms for the codes."""
+"""Alternating dictionary learning: compute the codes of all rows, then update the atoms."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Coded(NamedTuple):
 
 @dataclass(frozen=True)
 class Alternation:
-    """One step of the loop: every atom takes its best place, and all rows are coded anew.
+    """One step of the loop: update every atom in turn, then compute the codes of all rows again.
 
     Parameters
     ----------

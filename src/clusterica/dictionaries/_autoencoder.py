@@ -45,15 +45,15 @@ class SparseAutoencoder(
     TransformerMixin,
     BaseEstimator,
 ):
-    r"""Units of a neural network that are seldom active, and from which the rows can be reconstructed.
+    r"""Sparse auto-encoder: a hidden layer whose units are seldom active and reconstruct the rows.
 
-    With the activities :math:`h = \operatorname{sigmoid}(W x + b)` of the units, minimises
+    With the activations :math:`h = \operatorname{sigmoid}(W x + b)` of the hidden units, minimises
 
     .. math::
         \frac1m \sum_i \tfrac12 \|U^\top h_i + a - x_i\|^2 + \frac{\lambda}{2} (\|W\|^2 + \|U\|^2)
         + \beta \sum_j \mathrm{KL}\big(\rho \,\|\, \tfrac1m \textstyle\sum_i h_{ij}\big)
 
-    over W, b, U and a: weight decay, and a penalty on units whose mean activity is not :math:`\rho`
+    over W, b, U and a: weight decay, and a penalty on units whose mean activation is not :math:`\rho`
     [1]_, [2]_.
 
     Parameters
@@ -61,13 +61,13 @@ class SparseAutoencoder(
     n_components : int or None, default=None
         Number of units; there may be more than features. None is the number of features.
     target : float, default=0.02
-        The mean activity :math:`\rho`.
+        The mean activation :math:`\rho`.
     sparsity : float, default=20.0
         The :math:`\beta`.
     weight_decay : float, default=0.01
         The :math:`\lambda`. Too large a value makes all weights zero.
     tied : bool, default=True
-        Whether U is W, and its decay counts once.
+        Whether U is W; the weight decay then counts once.
     max_iter : int, default=400
         Maximum number of iterations of L-BFGS.
     tol : float, default=1e-5
@@ -87,7 +87,7 @@ class SparseAutoencoder(
     decoder_intercept_ : array of shape (n_features,)
         The a.
     activity_ : ndarray of shape (n_components_,)
-        Mean activity of every unit.
+        Mean activation of every unit.
     reconstruction_error_ : float
         Mean of :math:`\tfrac12 \|U^\top h + a - x\|^2`.
     objective_history_ : ndarray of shape (n_iter_ + 1,)
@@ -95,13 +95,13 @@ class SparseAutoencoder(
     n_iter_ : int
         Number of steps.
     n_dead_ : int
-        Number of units whose activity is the same for all rows.
+        Number of units whose activation is the same for all rows.
     n_components_ : int
         Number of units.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where X has them.
+        Names of the features, if X has column names.
 
     Warns
     -----
@@ -112,7 +112,7 @@ class SparseAutoencoder(
 
     See Also
     --------
-    SparseRBM : Units of a probabilistic model, learned from mini-batches.
+    SparseRBM : A probabilistic model, learned from mini-batches.
     clusterica.rica.RICA : Linear codes that reconstruct the rows.
 
     Notes
@@ -205,6 +205,7 @@ class SparseAutoencoder(
             fitted=lambda at: self._learned(rows, self._unpacked(at.params, K)),
         )
         progress.end()
+        # The sums of the last evaluation belong to the final weights: no further pass is needed.
         sums: AutoencoderSums = result.params.evaluation.extra
         self.__dict__.update(self._learned(rows, self._unpacked(result.params.params, K)))
         self.objective_history_, self.n_iter_ = np.array(result.history), result.n_iter
@@ -215,7 +216,7 @@ class SparseAutoencoder(
         return self
 
     def transform(self, X: Any) -> Array:
-        """Return the activities of the units.
+        """Return the activations of the hidden units.
 
         Parameters
         ----------
@@ -231,12 +232,12 @@ class SparseAutoencoder(
         return apply_map(activations, rows, self.components_, self.intercept_)
 
     def inverse_transform(self, H: Any) -> Array:
-        """Return the rows that the activities reconstruct, ``Uᵀ h + a``.
+        """Return the rows reconstructed from activations, ``Uᵀ h + a``.
 
         Parameters
         ----------
         H : as returned by transform, (n_samples, n_components_)
-            Activities.
+            Activations.
 
         Returns
         -------
@@ -259,12 +260,14 @@ class SparseAutoencoder(
             sparsity=float(self.sparsity),
             target=float(self.target),
         )
+        # The gradient by shared weights is the sum of both parts.
         if self.tied:
             gradients = gradients._replace(W=gradients.W + gradients.U)
         return Evaluation(value, self._packed(gradients), sums)
 
     def _packed(self, weights: Weights) -> HostArray:
         """Return all weights as one vector; U is left out where it is W."""
+        # L-BFGS moves one vector.
         parts = [w for name, w in weights._asdict().items() if not (self.tied and name == "U")]
         return np.concatenate([np.ravel(w) for w in parts])
 
@@ -288,7 +291,7 @@ class SparseAutoencoder(
         return {**learned, "n_components_": n, "_n_features_out": n}
 
     def _warn_of_dead(self, rows: Rows, sums: AutoencoderSums) -> None:
-        """Count the units that say nothing, and warn if they are many."""
+        """Count the units whose activation is constant, and warn if they are many."""
         variance = sums.squares / rows.n_rows - self.activity_**2
         K = len(variance)
         # A unit whose activity varies by less than a thousandth, over the rows, says nothing about them.
@@ -298,6 +301,7 @@ class SparseAutoencoder(
         text = f"{self.n_dead_} of {K} units have the same activity for all rows"
         # Weights of zero are a minimum where the decay is above ρ (1 - ρ) times the largest eigenvalue of the
         # covariance: from the second derivative of the objective there, with units at their target.
+        # One more pass over the rows, which only a warning costs.
         second = to_host(moments_about_mean(rows).second) / rows.n_rows
         most = self.target * (1 - self.target) * float(np.linalg.eigvalsh(second)[-1])
         most *= 2 if self.tied else 1

@@ -76,5 +76,6 @@ class BaseDictionary(
     def _warn_of_dead(self, uses: HostArray, remedy: str) -> None:
         """Count the atoms that no row uses, and warn if they are many."""
         self.n_dead_ = int((uses == 0).sum())
+        # A few unused atoms are normal, and do no harm.
         if self.n_dead_ > MUCH_DEAD * len(uses):
             warn_user(f"{self.n_dead_} of {len(uses)} atoms are used by no row; {remedy}")

@@ -91,6 +91,7 @@ class BaseKSVDClassifier(ClassifierMixin, BaseDictionary):
                 f"{type(self).__name__} needs two or more classes, and y has one class only "
                 f"({labels.classes[0]!r}); give rows of other classes too"
             )
+        # torch takes indices as int64 only.
         labels = labels._replace(codes=labels.codes.astype(np.int64))
         self.classes_ = labels.classes
         plan = self._plan(rows, labels)
@@ -122,6 +123,7 @@ class BaseKSVDClassifier(ClassifierMixin, BaseDictionary):
         self.objective_history_, self.n_iter_ = np.array(result.history), result.n_iter
         self.n_replaced_ = result.params.n_replaced
         result.warn_if_unfinished(self)
+        # Coded without their labels, as new rows will be.
         uses = code(np.asarray(to_host(self.components_), np.float64)).uses
         self._warn_of_dead(uses, "learn fewer atoms, give more rows, or weigh the labels less")
         return self
@@ -140,6 +142,7 @@ class BaseKSVDClassifier(ClassifierMixin, BaseDictionary):
             In the library and on the device of X; of two classes, positive for ``classes_[1]``.
         """
         scores = self._map(X, "scores")
+        # Two classes have one decision, as in scikit-learn.
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict(self, X: Any) -> Array:
@@ -189,6 +192,7 @@ class BaseKSVDClassifier(ClassifierMixin, BaseDictionary):
     def _start(self, rows: Rows, labels: Labels, plan: Plan, rng: np.random.Generator) -> HostArray:
         """Return atoms by K-SVD on a sample of the rows, or of the rows of every class."""
         groups = [np.arange(rows.n_rows)]
+        # The atoms of a class start from its own rows.
         if plan.of_class is not None:
             groups = [np.flatnonzero(labels.codes == c) for c in range(len(labels.classes))]
         k = plan.n_atoms // len(groups)
@@ -220,6 +224,8 @@ class BaseKSVDClassifier(ClassifierMixin, BaseDictionary):
         """Return the atoms at unit length and the classifier that goes with them."""
         d, c = rows.n_features, len(self.classes_)
         D, W = stacked[:, :d], stacked[:, d : d + c]
+        # Atoms are learned at unit length together with their targets; rows without labels are coded
+        # without.
         inverse = inverse_lengths(D)[:, None]
         D = D * inverse
         if self.classification > 0:

@@ -59,7 +59,7 @@ class KernelSparseCoding(
     TransformerMixin,
     BaseEstimator,
 ):
-    r"""Sparse coding in the space of a kernel: a basis whose few mapped vectors make up a mapped row (KSR).
+    r"""Kernel sparse coding: a basis in which each mapped row is a combination of few mapped vectors (KSR).
 
     Minimises equation (8) of [2]_, after [1]_,
 
@@ -78,7 +78,7 @@ class KernelSparseCoding(
         (:math:`1 / (1 + \|x - y\|)`), "inverse-square-distance" (:math:`1 / (1 + \|x - y\|^2)`),
         "histogram-intersection" (:math:`\sum_i \min(e^{x_i}, e^{y_i})`), or an object that
         :func:`~clusterica.kernels.check_kernel` accepts. Kernels without :math:`k(x, x) = 1` are normalised:
-        a long :math:`\phi(w)` would make its codes, and so the penalty, as small as one likes.
+        otherwise a long :math:`\phi(w)` would make its codes, and so the penalty, arbitrarily small.
     gamma : float or "median", default="median"
         The :math:`\gamma` of "rbf"; "median" is one over the median squared distance of random pairs of rows.
     sparsity : float, default=0.1
@@ -88,7 +88,7 @@ class KernelSparseCoding(
     max_iter : int, default=100
         Maximum number of iterations of L-BFGS over the basis.
     tol : float, default=1e-4
-        Ends the fit when a step changes neither the objective nor (in squared length) the basis by more than
+        The fit ends when a step changes neither the objective nor (in squared length) the basis by more than
         this, relative to their size. Codes are found to a duality gap of a tenth of it.
     random_state : int, RandomState, Generator or None, default=None
         Seed of all random draws, the same on every device.
@@ -96,11 +96,11 @@ class KernelSparseCoding(
     Attributes
     ----------
     components_ : array of shape (n_components_, n_features)
-        The basis W, one vector a row. None is scaled: :math:`\phi(w)` has unit length by itself.
+        The basis W, one vector per row. None is scaled: :math:`\phi(w)` has unit length by itself.
     kernel_ : Kernel
         The kernel in use.
     n_dead_ : int
-        Number of basis vectors that no row is like, :math:`\max_i k(w, x_i) < 0.01`.
+        Number of basis vectors far from all rows, :math:`\max_i k(w, x_i) < 0.01`.
     objective_history_ : ndarray of shape (n_iter_ + 1,)
         The objective at the start and after every step.
     n_iter_ : int
@@ -110,7 +110,7 @@ class KernelSparseCoding(
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where X has them.
+        Names of the features, if X has column names.
 
     Warns
     -----
@@ -234,7 +234,7 @@ class KernelSparseCoding(
                 },
             )
         task.end()
-        self._keep(rows, result)
+        self._set_fitted(rows, result)
         progress.end()
         return self
 
@@ -289,7 +289,7 @@ class KernelSparseCoding(
             "descend": descend_on_host,
         }
 
-    def _keep(self, rows: Rows, result: LoopResult) -> None:
+    def _set_fitted(self, rows: Rows, result: LoopResult) -> None:
         """Set the fitted attributes, and warn of what went wrong."""
         W, sums = result.params.params, result.params.evaluation.extra
         self.components_ = rows.learned(W)

@@ -1,4 +1,4 @@
-"""K-SVD: ``min mean_i ½ |x_i - Dᵀ s_i|²`` over unit atoms D and codes s of at most so many atoms."""
+"""K-SVD: ``min mean_i ½ |x_i - Dᵀ s_i|²`` over unit atoms D and codes s of at most k atoms."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from clusterica.optim import LoopResult, LoopState, Progress, fit_progress, iter
 
 
 class KSVD(BaseDictionary):
-    r"""Atoms of which every row takes a few, at most so many.
+    r"""K-SVD: a dictionary for codes of at most ``n_nonzero`` atoms per row.
 
-    Minimises, by turns,
+    Minimises, alternating between atoms and codes,
 
     .. math::
         \frac1m \sum_i \tfrac12 \|x_i - D^\top s_i\|^2 \quad\text{where}\quad
@@ -50,7 +50,7 @@ class KSVD(BaseDictionary):
     n_components : int or None, default=None
         Number of atoms; there may be more than features. None is the number of features.
     n_nonzero : int or None, default=None
-        The k, most atoms of a row. None is a tenth of the number of features, one at least.
+        The k: maximum number of atoms of a row. None is a tenth of the number of features, at least 1.
     init : array-like of shape (n_components, n_features) or None, default=None
         Atoms to begin with; None takes random rows.
     max_iter : int, default=100
@@ -64,9 +64,9 @@ class KSVD(BaseDictionary):
     Attributes
     ----------
     components_ : array of shape (n_components_, n_features)
-        The atoms D, of unit length, one a row.
+        The atoms D, of unit length, one per row.
     n_nonzero_ : int
-        Most atoms of a row.
+        Maximum number of atoms of a row.
     objective_history_ : ndarray of shape (n_iter_ + 1,)
         The objective at the start and after every pass. It mostly falls: matching pursuit is greedy.
     n_iter_ : int
@@ -80,7 +80,7 @@ class KSVD(BaseDictionary):
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where X has them.
+        Names of the features, if X has column names.
 
     Warns
     -----
@@ -97,11 +97,10 @@ class KSVD(BaseDictionary):
 
     Notes
     -----
-    The approximate K-SVD takes for an atom the direction of the sum of what the others leave of its rows,
-    each times its code, and then fits the codes of that atom again. Here the codes of all atoms are fitted
-    again together, by the next pass, so that the atoms depend on the rows by sums of products only and rows
-    may live anywhere. On the paper's synthetic problem both find as many atoms, 94 to 96 % here and 92 to
-    98 % there in four trials.
+    The approximate K-SVD sets an atom to the direction of the sum of its rows' residuals, each times its
+    code, and then fits the codes of that atom again. Here the next pass fits the codes of all atoms
+    together, so that the atoms depend on the rows by sums of products only. On the synthetic problem of
+    [1]_ both find as many atoms: 94 to 96 % here and 92 to 98 % there, in four trials.
 
     An atom that no row uses is replaced by the row that is explained worst, of 2,000 rows drawn at random; so
     is the less used one of two atoms with a cosine over 0.99.
@@ -164,6 +163,7 @@ class KSVD(BaseDictionary):
         rng = as_generator(self.random_state)
         n = self.n_components or rows.n_features
         self.n_nonzero_ = check_n_nonzero(self.n_nonzero, n, rows.n_features)
+        # Random rows: where the atoms start, and later what replaces atoms that no row uses.
         candidates, _ = draw_candidates(rows, n, rng)
         progress = fit_progress(self, self.max_iter, X=X, y=y)
         result = learn_atoms(
@@ -207,6 +207,7 @@ def code_rows(
     labels: HostArray | None = None,
 ) -> CodeSums:
     """Return the sums over all rows with codes by D, one walk; with the targets of its class beside a row."""
+    # With the Gram matrix of the atoms, a row is coded without reading it again at every step.
     prepared = unit_atoms(D.astype(rows.dtype))
     if targets is None or labels is None:
         return sums_on_host(map_reduce(pursuit.sums, rows, *prepared))

@@ -12,7 +12,7 @@ from clusterica.dictionaries._base_ksvd_classifier import BaseKSVDClassifier, Pl
 
 
 class DiscriminativeKSVD(BaseKSVDClassifier):
-    r"""Atoms for sparse codes that a linear classifier tells apart (D-KSVD).
+    r"""Discriminative K-SVD: a dictionary and a linear classifier of its codes, learned together (D-KSVD).
 
     :class:`KSVD` with a classifier W on the codes, which is learned with the atoms [1]_:
 
@@ -27,7 +27,7 @@ class DiscriminativeKSVD(BaseKSVDClassifier):
     n_components : int or None, default=None
         Number of atoms. None is the number of features.
     n_nonzero : int or None, default=None
-        The k, most atoms of a row. None is a tenth of the number of features, one at least.
+        The k: maximum number of atoms of a row. None is a tenth of the number of features, at least 1.
     classification : float, default=0.1
         The :math:`\gamma`. It compares with the squared length of rows: scale them to about unit length.
     init : array-like of shape (n_components, n_features) or None, default=None
@@ -43,13 +43,13 @@ class DiscriminativeKSVD(BaseKSVDClassifier):
     Attributes
     ----------
     components_ : array of shape (n_components_, n_features)
-        The atoms D, of unit length, one a row.
+        The atoms D, of unit length, one per row.
     coef_ : array of shape (n_classes, n_components_)
         The classifier W.
     classes_ : ndarray of shape (n_classes,)
         The classes, sorted.
     n_nonzero_ : int
-        Most atoms of a row.
+        Maximum number of atoms of a row.
     objective_history_ : ndarray of shape (n_iter_ + 1,)
         Half of the mean of the objective at the start and after every pass.
     n_iter_ : int
@@ -63,7 +63,7 @@ class DiscriminativeKSVD(BaseKSVDClassifier):
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where X has them.
+        Names of the features, if X has column names.
 
     See Also
     --------
@@ -110,15 +110,17 @@ class DiscriminativeKSVD(BaseKSVDClassifier):
         self.random_state = random_state
 
     def _plan(self, rows: Rows, labels: Labels) -> Plan:
+        # The root of the weight: targets stand beside the features of a row, and their residuals are
+        # squared together.
         targets = float(np.sqrt(self.classification)) * np.eye(len(labels.classes))
         return Plan(self.n_components or rows.n_features, None, targets)
 
 
 class LabelConsistentKSVD(BaseKSVDClassifier):
-    r"""Atoms of classes, whose codes tell the class of a row (LC-KSVD1 and LC-KSVD2).
+    r"""Label-consistent K-SVD: atoms belong to classes, and rows use those of their class (LC-KSVD).
 
-    :class:`KSVD` in which a linear map A of the codes shall be one at the atoms of the class of the row,
-    :math:`q_i`, and zero elsewhere; in LC-KSVD2 a classifier W is learned with them [1]_:
+    :class:`KSVD` with a linear map A of the codes to targets :math:`q_i`, which are one at the atoms of the
+    class of the row and zero elsewhere (LC-KSVD1); LC-KSVD2 also learns a classifier W [1]_:
 
     .. math::
         \min \; \sum_i \|x_i - D^\top s_i\|^2 + \alpha \|q_i - A s_i\|^2 + \beta \|h_i - W s_i\|^2
@@ -130,7 +132,7 @@ class LabelConsistentKSVD(BaseKSVDClassifier):
         Number of atoms of every class. None is the number of features divided by the number of classes, one
         at least.
     n_nonzero : int or None, default=None
-        The k, most atoms of a row. None is a tenth of the number of features, one at least.
+        The k: maximum number of atoms of a row. None is a tenth of the number of features, at least 1.
     consistency : float, default=0.1
         The :math:`\alpha`. It compares with the squared length of rows: scale them to about unit length.
     classification : float, default=0.1
@@ -157,7 +159,7 @@ class LabelConsistentKSVD(BaseKSVDClassifier):
     classes_ : ndarray of shape (n_classes,)
         The classes, sorted.
     n_nonzero_ : int
-        Most atoms of a row.
+        Maximum number of atoms of a row.
     objective_history_ : ndarray of shape (n_iter_ + 1,)
         Half of the mean of the objective at the start and after every pass.
     n_iter_ : int
@@ -171,7 +173,7 @@ class LabelConsistentKSVD(BaseKSVDClassifier):
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where X has them.
+        Names of the features, if X has column names.
 
     See Also
     --------
@@ -226,6 +228,7 @@ class LabelConsistentKSVD(BaseKSVDClassifier):
 
     def _plan(self, rows: Rows, labels: Labels) -> Plan:
         n_classes = len(labels.classes)
+        # As many atoms as features in all, or a few less, as KSVD has by default.
         k = self.n_components_per_class or max(1, rows.n_features // n_classes)
         # The start takes the atoms of a class from its rows.
         counts = np.bincount(labels.codes)
@@ -237,6 +240,7 @@ class LabelConsistentKSVD(BaseKSVDClassifier):
             )
         of_class = np.repeat(np.arange(n_classes), k)
         self.component_classes_ = labels.classes[of_class]
+        # One at the atoms of the row's class, so that rows of a class use the same atoms.
         targets = [np.sqrt(self.consistency) * (np.arange(n_classes)[:, None] == of_class)]
         if self.classification > 0:  # LC-KSVD2; else the classifier follows from the codes
             targets.insert(0, np.sqrt(self.classification) * np.eye(n_classes))

@@ -51,7 +51,7 @@ class SparseRBM(
     TransformerMixin,
     BaseEstimator,
 ):
-    r"""A restricted Boltzmann machine of Gaussian inputs and binary units that are seldom on.
+    r"""Restricted Boltzmann machine with Gaussian inputs and binary hidden units that are seldom on.
 
     The units h and the row x have
 
@@ -107,7 +107,7 @@ class SparseRBM(
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where X has them.
+        Names of the features, if X has column names.
 
     Warns
     -----
@@ -116,7 +116,7 @@ class SparseRBM(
 
     See Also
     --------
-    SparseAutoencoder : A deterministic kin, with an objective that can be minimised.
+    SparseAutoencoder : Deterministic, with an objective that can be minimised.
 
     References
     ----------
@@ -185,6 +185,8 @@ class SparseRBM(
         check_scale(rows)
         rng = as_generator(self.random_state)
         K, d = self.n_components or rows.n_features, rows.n_features
+        # The mean is where a begins; the mean variance sets the scale of sigma, of the weights and of the
+        # sparsity.
         total = moments_about_mean(rows)
         variance = float(np.trace(to_host(total.second))) / (rows.n_rows * d)
         if not 0 < variance < np.inf:
@@ -221,7 +223,7 @@ class SparseRBM(
         return self
 
     def transform(self, X: Any) -> Array:
-        """Return the probabilities that units are on.
+        """Return the probability of each hidden unit to be on.
 
         Parameters
         ----------
@@ -234,6 +236,7 @@ class SparseRBM(
             In (0, 1), in the library and on the device of X.
         """
         rows = check_fitted_rows(self, X, "components_")
+        # The op has no sigma: weights are divided by its square instead.
         scaled = (to_host(p) / self.sigma_**2 for p in (self.components_, self.intercept_))
         return apply_map(activations, rows, *scaled)
 
@@ -244,6 +247,7 @@ class SparseRBM(
         fn = partial(divergence_sums, sigma=self.sigma_)
         new, error, activity = old, 0.0, np.zeros_like(old.b)
         for _, batch in shuffled_batches(rows, self.batch_size, rng):
+            # Drawn on the host, so that all devices see the same numbers.
             draws = rng.random((batch.n_rows, len(old.b)), dtype=np.float32).astype(rows.dtype)
             placed = (p.astype(batch.dtype) for p in (new.W, new.b, new.a))
             total = map_reduce(fn, batch, *placed, aligned=(draws,))
@@ -256,6 +260,7 @@ class SparseRBM(
                 sums.b / n + self.sparsity * variance * missing,
                 sums.a / n,
             )
+            # A share of the last move goes on: it averages out the noise of batches.
             moves = tuple(
                 momentum * last + self.learning_rate * direction
                 for last, direction in zip(new.moves, ascent, strict=True)
@@ -271,6 +276,7 @@ class SparseRBM(
                 f"about {variance * rows.n_features:.3g}; lower learning_rate={self.learning_rate:g}"
             )
         new = new._replace(activity=activity / rows.n_rows, n_passes=old.n_passes + 1)
+        # An infinite change: the loop ends after max_iter passes, and not before.
         return Step(new, error, np.inf)
 
     def _learned(self, rows: Rows, machine: _Machine) -> dict[str, Any]:

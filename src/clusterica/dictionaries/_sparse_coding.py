@@ -63,26 +63,27 @@ class Stream(NamedTuple):
 
 
 class SparseCoding(BaseDictionary):
-    r"""Atoms of which a few make up a row, and the codes that say how much of each.
+    r"""Sparse coding: a dictionary of unit atoms for codes with an L1 penalty, by the lasso.
 
     Minimises, as [1]_ and [2]_ do,
 
     .. math::
         \frac1m \sum_i \tfrac12 \|x_i - D^\top s_i\|^2 + \alpha \|s_i\|_1 , \qquad \|d_j\| = 1 ,
 
-    over the atoms :math:`d_j` and the codes :math:`s_i`, by turns: a lasso for every row, then every atom in
-    turn. The atoms depend on the rows by :math:`\sum s s^\top` and :math:`\sum s x^\top` alone, which a walk
-    over the rows sums up.
+    over the atoms :math:`d_j` and the codes :math:`s_i`, alternating: a lasso for every row, then every
+    atom in turn. The atoms depend on the rows by :math:`\sum s s^\top` and :math:`\sum s x^\top` alone,
+    which a walk over the rows sums up.
 
     Parameters
     ----------
     n_components : int or None, default=None
         Number of atoms; there may be more than features. None is the number of features.
     alpha : float, default=1.0
-        Weight of the penalty. A row with :math:`|D x| \le \alpha` in all places has the code zero.
+        Weight of the penalty. A row whose :math:`|D x|` are all at most :math:`\alpha` has the code zero.
     batch_size : int or None, default=None
-        None codes all rows before the atoms move, and the objective never rises. A number moves the atoms
-        after every batch of so many rows [2]_; the sums of earlier batches fade as better codes come in.
+        None updates the atoms once per pass over all rows, and the objective never rises. A number updates
+        them after every batch of this many rows [2]_; the sums of earlier batches are discounted, since
+        their codes are older.
         That needs a few passes over many rows in place of tens. Some thousand rows are a good size.
     init : array-like of shape (n_components, n_features) or None, default=None
         Atoms to begin with; None takes random rows.
@@ -97,7 +98,7 @@ class SparseCoding(BaseDictionary):
     Attributes
     ----------
     components_ : array of shape (n_components_, n_features)
-        The atoms D, of unit length, one a row.
+        The atoms D, of unit length, one per row.
     objective_history_ : ndarray
         The objective. Without batches: at the start and after every pass, shape ``(n_iter_ + 1,)``. With
         batches: of every pass, each row with the atoms of its batch, shape ``(n_iter_,)``.
@@ -112,7 +113,7 @@ class SparseCoding(BaseDictionary):
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where X has them.
+        Names of the features, if X has column names.
 
     Warns
     -----
@@ -201,6 +202,8 @@ class SparseCoding(BaseDictionary):
         if self.batch_size is None:
             problem = Alternation(
                 rows.n_rows,
+                # A tenth of tol for the codes, so that their errors do not pass for changes of the
+                # objective.
                 partial(self._code, rows, tol=0.1 * self.tol),
                 candidates,
                 partial(_explain, alpha=float(self.alpha)),
@@ -218,6 +221,7 @@ class SparseCoding(BaseDictionary):
             progress=progress,
             fitted=lambda params: self._learned(rows, params[0]),
         )
+        # Both kinds of parameters begin with the atoms and their sums.
         D, sums, *rest = result.params
         if isinstance(result.params, Coded):
             n = result.params.n_replaced
@@ -233,7 +237,7 @@ class SparseCoding(BaseDictionary):
 
     @fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Move the atoms after one batch of rows, by its codes and those of the batches before.
+        """Update the atoms with one batch of rows.
 
         Without init the first batch chooses the atoms to begin with, as fit does, and has a row for each of
         them at least.
@@ -288,6 +292,8 @@ class SparseCoding(BaseDictionary):
         D, objective, total = old, 0.0, None
         assert self.batch_size is not None
         for _, batch in shuffled_batches(rows, self.batch_size, rng):
+            # A batch counts with the atoms before it moved them, so that no row is coded by atoms that were
+            # fitted to it.
             before = D
             D, stream, sums = self._after_batch(batch, D, stream)
             objective += coding_error(sums, before) / 2 + self.alpha * float(sums.length)
@@ -315,11 +321,13 @@ class SparseCoding(BaseDictionary):
             sample = sample[row_lengths(sample) > 0]
             bad = bad[: len(sample)]
             D[bad] = worst_rows(sample, _explain(sample, D, alpha=float(self.alpha)), len(bad))
+            # What was summed belongs to the atom that is gone.
             A[bad] = B[bad] = A[:, bad] = 0
             n_replaced += bad.size
         return D, Stream(A, B, uses, n, n_replaced), sums
 
     def _warn(self, result: LoopResult, sums: CodeSums, candidates: HostArray) -> None:
+        # With no code at all alpha is too large, and any other warning would only distract from that.
         if not sums.uses.any():
             self.n_dead_ = len(sums.uses)
             longest = float(row_lengths(candidates).max())
@@ -330,6 +338,7 @@ class SparseCoding(BaseDictionary):
             )
             return
         result.warn_if_unfinished(self)
+        # Batches are coded roughly on purpose.
         if float(sums.unsolved) > 0 and self.batch_size is None:
             warn_user(
                 f"the codes of {sums.unsolved:.0f} rows did not reach a relative duality gap of a tenth of "

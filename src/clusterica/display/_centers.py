@@ -34,7 +34,7 @@ class CentersDisplay:
     points_ : matplotlib PathCollection
         The rows.
     arrows_ : list of matplotlib Annotation
-        One arrow a centroid.
+        One arrow per centroid.
     ax_ : matplotlib Axes
         Axes with both.
     figure_ : matplotlib Figure

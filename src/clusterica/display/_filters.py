@@ -27,12 +27,12 @@ SHOWS = ("patterns", "filters", "whitened")
 class FiltersDisplay:
     """Learned filters as tiles of one image.
 
-    Make one with :meth:`from_estimator`, or from any matrix with a filter a row.
+    Make one with :meth:`from_estimator`, or from any matrix with one filter per row.
 
     Parameters
     ----------
     filters : array of shape (n_filters, n_features)
-        One filter a row.
+        One filter per row.
     shape : tuple (height, width) or (height, width, 3), default=None
         Shape of a filter as a picture, by default a square.
 

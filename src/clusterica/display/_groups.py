@@ -26,7 +26,7 @@ class GroupsDisplay:
     groups : sequence of arrays of int
         Indices of the filters of each group.
     filters : array of shape (n_filters, n_features)
-        One filter a row.
+        One filter per row.
     shape : tuple (height, width) or (height, width, 3), default=None
         Shape of a filter as a picture, by default a square.
 
@@ -85,9 +85,9 @@ class GroupsDisplay:
         shape : tuple (height, width) or (height, width, 3), default=None
             Shape of a filter as a picture, by default a square.
         n_groups : int, default=10
-            Most groups to show.
+            Maximum number of groups to show.
         n_columns : int, default=12
-            Most filters of a group to show.
+            Maximum number of filters of a group to show.
         title : str, default=None
             Title of the axes.
         ax : matplotlib Axes, default=None
@@ -118,9 +118,9 @@ class GroupsDisplay:
         Parameters
         ----------
         n_groups : int, default=10
-            Most groups to show.
+            Maximum number of groups to show.
         n_columns : int, default=12
-            Most filters of a group to show.
+            Maximum number of filters of a group to show.
         title : str, default=None
             Title of the axes.
         ax : matplotlib Axes, default=None

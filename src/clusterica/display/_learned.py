@@ -39,7 +39,7 @@ def learned_rows(estimator: Any) -> np.ndarray:
     if not found:
         raise TypeError(
             f"{type(estimator).__name__} has neither cluster_centers_ nor components_ in the space of its "
-            "input, so there is nothing to show. Pass an estimator that learns one vector a row."
+            "input, so there is nothing to show. Pass an estimator that learns vectors."
         )
     return np.asarray(to_host(found[0]))
 

@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from clusterica.arrays import to_host
 from clusterica.display._mpl import axes_or_new
+from clusterica.metrics import excess_kurtosis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -75,7 +76,7 @@ class ResponsesDisplay:
         X : array-like of shape (n_samples, n_features)
             The rows; some thousand are enough.
         n_shown : int, default=20
-            Most components to draw, evenly spaced over all.
+            Maximum number of components to draw, evenly spaced over all.
         title : str, default=None
             Title of the axes, by default the median excess kurtosis.
         ax : matplotlib Axes, default=None
@@ -102,7 +103,7 @@ class ResponsesDisplay:
         Parameters
         ----------
         n_shown : int, default=20
-            Most components to draw, evenly spaced over all.
+            Maximum number of components to draw, evenly spaced over all.
         title : str, default=None
             Title of the axes, by default the median excess kurtosis.
         ax : matplotlib Axes, default=None
@@ -125,12 +126,14 @@ class ResponsesDisplay:
         deviations = S.std(axis=0)
         varied = deviations > 0
         S = np.divide(S, deviations, out=np.zeros_like(S), where=varied)
-        self.kurtosis_ = np.where(varied, np.mean(S**4, axis=0) - 3, np.nan)
+        self.kurtosis_ = excess_kurtosis(S)
         self.ax_ = axes_or_new(ax, what="ResponsesDisplay")
         self.figure_ = self.ax_.figure
+        # Bins of a quarter of a standard deviation.
         edges = np.linspace(-_REACH, _REACH, 81)
         middles = (edges[1:] + edges[:-1]) / 2
         shown = np.flatnonzero(varied)
+        # Evenly spaced over all: the first components may be the sparsest ones.
         picks = np.linspace(0, len(shown) - 1, min(n_shown, len(shown))).round().astype(int)
         self.lines_ = []
         for j in shown[picks]:

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from clusterica.arrays import to_host
 from clusterica.display._learned import learned_patterns
 from clusterica.display._mpl import axes_or_new
+from clusterica.metrics import excess_kurtosis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -165,6 +166,7 @@ class SourcesDisplay:
                 f"S has shape {S.shape}; it must be (n_samples, n_sources), a sample in every row"
             )
         n, k = S.shape
+        # More sources than samples, and many: most likely channels were passed as rows.
         if n <= k and k > 50:
             raise ValueError(
                 f"S has {n} samples of {k} sources. Rows are samples; did you mean S.T?"
@@ -173,7 +175,7 @@ class SourcesDisplay:
         if not rate > 0:
             raise ValueError(f"sampling_rate={sampling_rate} must be above 0, in samples a second")
         names = self.names or [f"source {j}" for j in range(k)]
-        kurtosis = _kurtosis(S) if self.kurtosis is None else np.asarray(self.kurtosis)
+        kurtosis = excess_kurtosis(S) if self.kurtosis is None else np.asarray(self.kurtosis)
         first, last = round(start * rate), n if stop is None else min(n, round(stop * rate))
         if not 0 <= first < last:
             raise ValueError(
@@ -286,9 +288,11 @@ class MixingDisplay:
         names = self.feature_names or [str(i) for i in range(d)]
         if len(names) != d:
             raise ValueError(f"{len(names)} feature_names are given for {d} features")
+        # More than eight panels side by side would be too narrow to read.
         columns = min(k, 8)
         size = (1.2 + 1.1 * columns, (0.5 + min(8.0, max(1.2, 0.2 * d))) * -(-k // columns))
         if figure is None:
+            # pyplot makes the figure, so that notebooks show it; its one pair of axes is not needed.
             figure = axes_or_new(None, what="MixingDisplay", size=size).figure
             figure.clear()
         self.figure_ = figure
@@ -301,6 +305,7 @@ class MixingDisplay:
         for j, ax in enumerate(self.axes_):
             column = A[:, j]
             self.bars_.append(ax.barh(np.arange(d), column, height=0.8, color=_COLOR))
+            # A source that reaches no channel has no scale of its own.
             limit = float(np.abs(column).max()) or 1.0
             ax.set(xlim=(-1.05 * limit, 1.05 * limit), ylim=(d - 0.4, -0.6), xticks=[0])
             ax.set_xticklabels([])
@@ -310,14 +315,6 @@ class MixingDisplay:
             ax.tick_params(length=0)
             ax.spines[["left", "right", "top", "bottom"]].set_visible(False)
         return self
-
-
-def _kurtosis(S: np.ndarray) -> np.ndarray:
-    """Return the excess kurtosis of every column; -3 for a constant one."""
-    squares = (S - S.mean(axis=0)) ** 2
-    variance = squares.mean(axis=0)
-    found: np.ndarray = (squares**2).mean(axis=0) / np.where(variance > 0, variance**2, 1) - 3
-    return found
 
 
 def _outline(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

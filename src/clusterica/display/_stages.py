@@ -21,7 +21,7 @@ _BEST = "best filter"
 
 
 class StagesDisplay:
-    """Patches after every step of :class:`~clusterica.images.ImageFeatures`, one patch a column.
+    """Patches after every step of :class:`~clusterica.images.ImageFeatures`, one patch per column.
 
     What to look for [1]_: after normalisation, patches of equal contrast; after whitening, sharp edges, no
     noise (a larger eps helps) and no smooth gradients (a smaller eps helps). The last line approximates

@@ -24,7 +24,7 @@ def tile_images(
     Parameters
     ----------
     filters : array of shape (n_filters, n_features)
-        One filter a row.
+        One filter per row.
     shape : tuple (height, width) or (height, width, 3), default=None
         Shape of a filter as a picture. By default a square, grey if ``n_features`` is a square
         number and in color if it is three times one.

@@ -112,14 +112,14 @@ class BaseEncoder(
         return self.encode(X, *prepared), None
 
     def warn_not_converged(self, n_rows: int) -> None:
-        """Warn that the codes of so many rows did not converge, if any."""
+        """Warn if the codes of ``n_rows`` rows, one or more, did not converge."""
 
     def compiled_form(self) -> tuple[Code, float] | None:
         """Return the function by which compiled code computes these codes, and its threshold, or None."""
         return None
 
     def n_features_out(self, n_atoms: int) -> int:
-        """Return how many features a row has after encoding with so many atoms."""
+        """Return the number of features of a code, for a dictionary of ``n_atoms`` atoms."""
         return n_atoms
 
     @fit_context(prefer_skip_nested_validation=True)

@@ -19,7 +19,7 @@ from clusterica.ops.linalg import unit_rows
 
 
 class KernelSparseEncoder(LassoEncoder):
-    r"""Sparse coding in the space of a kernel: a mapped row as a combination of few mapped atoms (KSR).
+    r"""Kernel sparse coding: a mapped row as a combination of few mapped atoms (KSR).
 
     .. math::
         s = \arg\min_s \|W^\top s - \phi(x)\|^2 + \lambda \|s\|_1
@@ -31,7 +31,7 @@ class KernelSparseEncoder(LassoEncoder):
     Parameters
     ----------
     dictionary : array-like of shape (n_atoms, n_features) or None, default=None
-        One atom a row, used as it is. Needed by fit; None where another estimator gives the dictionary.
+        One atom per row, used as it is. Required by fit; None where another estimator provides it.
     kernel : str or Kernel, default="rbf"
         "rbf" (:math:`e^{-\gamma \|x - y\|^2}`), "polynomial" (:math:`(1 + x^\top y)^3`), "inverse-distance"
         (:math:`1 / (1 + \|x - y\|)`), "inverse-square-distance" (:math:`1 / (1 + \|x - y\|^2)`),
@@ -41,7 +41,8 @@ class KernelSparseEncoder(LassoEncoder):
     gamma : float or "median", default="median"
         The :math:`\gamma` of "rbf"; "median" is one over the median squared distance of pairs of atoms.
     sparsity : float, default=0.1
-        The :math:`\lambda`. A row with :math:`|k(W, x)| \le \lambda / 2` in all places has the code zero.
+        The :math:`\lambda`. A row whose :math:`|k(W, x)|` are all at most :math:`\lambda / 2` has the code
+        zero.
     normalize : bool, default=True
         Whether to scale rows to unit length first; rows of zeros stay zero. Atoms should then come from
         such rows.
@@ -49,7 +50,7 @@ class KernelSparseEncoder(LassoEncoder):
         Return the positive and the negative parts of the codes as features of their own, twice as many
         as there are atoms: pooled, they would cancel out. False returns the codes with their signs.
     transform_max_iter : int, default=1000
-        Most sweeps over the atoms of a row, or steps of splitting; see Notes.
+        Maximum number of iterations for a row; see Notes.
     tol : float, default=1e-4
         The codes of a row are found when their duality gap is at most this times
         :math:`\tfrac12 k(x, x)`.
@@ -61,15 +62,16 @@ class KernelSparseEncoder(LassoEncoder):
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where X has them.
+        Names of the features, if X has column names.
 
     Notes
     -----
-    Where codes are sparse, they come from the compiled solver of :class:`SparseEncoder` on the host, row by
-    row. Where they have many nonzeros, or a device many rows, they come from splitting (ADMM) on all rows of
-    a block, since a kernel makes all atoms alike, and gradient steps slow. Rows that it leaves, such as those
-    far shorter or longer than the others, go to the compiled solver; dense ones are tried again in float64
-    before.
+    Two solvers compute the codes. Sparse codes come from coordinate descent, the compiled solver of
+    :class:`SparseEncoder`, row by row on the host. Codes with many nonzeros, and large blocks on a device,
+    come from splitting (ADMM) on all rows of a block: kernel values of atoms are often all near one, where
+    gradient steps converge slowly. Rows that splitting does not solve, such as those much shorter or longer
+    than the others, are solved by coordinate descent; if their codes are dense, splitting is tried again in
+    float64 first.
 
     See Also
     --------

@@ -25,8 +25,8 @@ class LLCEncoder(BaseEncoder):
     Parameters
     ----------
     dictionary : array-like of shape (n_atoms, n_features) or None, default=None
-        One atom a row, such as ``cluster_centers_``. Needed by fit; None where another estimator gives
-        the dictionary.
+        One atom per row, such as ``cluster_centers_``. Required by fit; None where another estimator
+        provides it.
     n_neighbors : int, default=5
         The k, at most as many as the dictionary has atoms.
     ridge : float, default=1e-4
@@ -39,7 +39,7 @@ class LLCEncoder(BaseEncoder):
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where X has them.
+        Names of the features, if X has column names.
 
     References
     ----------

@@ -20,8 +20,8 @@ class HardEncoder(BaseEncoder):
     Parameters
     ----------
     dictionary : array-like of shape (n_atoms, n_features) or None, default=None
-        One atom a row, such as ``cluster_centers_``. Needed by fit; None where another estimator gives
-        the dictionary.
+        One atom per row, such as ``cluster_centers_``. Required by fit; None where another estimator
+        provides it.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class HardEncoder(BaseEncoder):
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where X has them.
+        Names of the features, if X has column names.
 
     Notes
     -----
@@ -74,14 +74,14 @@ class TriangleEncoder(BaseEncoder):
     .. math::
         f_k = \max(0, \operatorname{mean}(z) - z_k), \qquad z_k = \|x - d_k\|
 
-    of [1]_. About half of the codes are zero; the rest say how near the atoms are. Meant for the
+    of [1]_. About half of the codes are zero. Meant for the
     centroids of Euclidean K-means, :class:`clusterica.cluster.KMeans`.
 
     Parameters
     ----------
     dictionary : array-like of shape (n_atoms, n_features) or None, default=None
-        One atom a row, such as ``cluster_centers_``. Needed by fit; None where another estimator gives
-        the dictionary.
+        One atom per row, such as ``cluster_centers_``. Required by fit; None where another estimator
+        provides it.
 
     Attributes
     ----------
@@ -90,7 +90,7 @@ class TriangleEncoder(BaseEncoder):
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where X has them.
+        Names of the features, if X has column names.
 
     Notes
     -----

@@ -12,20 +12,20 @@ from clusterica.ops.cpu.encode import Code
 
 
 class SoftThresholdEncoder(BaseEncoder):
-    r"""Soft threshold: what the response to an atom exceeds a constant by.
+    r"""Soft threshold: the part of each response that exceeds a constant.
 
     .. math::
         f = \max(0, D x - \alpha), \quad\text{and two-sided also}\quad \max(0, -D x - \alpha),
 
-    section 4.2 of [1]_: fast, and as good as any other where labels are plenty.
+    section 4.2 of [1]_: fast, and as good as any other encoder where labels are many.
 
     Parameters
     ----------
     dictionary : array-like of shape (n_atoms, n_features) or None, default=None
-        One atom a row, such as ``cluster_centers_``. Needed by fit; None where another estimator gives
-        the dictionary.
+        One atom per row, such as ``cluster_centers_``. Required by fit; None where another estimator
+        provides it.
     alpha : float, default=0.25
-        The threshold. 0.25 suits whitened patches and atoms of unit length; worth a search.
+        The threshold. 0.25 suits whitened patches and atoms of unit length; tune it on held-out rows.
     two_sided : bool, default=True
         Whether the negative responses count as well, as features of their own: twice as many as there
         are atoms, first all positive and then all negative sides.
@@ -37,7 +37,7 @@ class SoftThresholdEncoder(BaseEncoder):
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where X has them.
+        Names of the features, if X has column names.
 
     References
     ----------
@@ -69,7 +69,7 @@ class SoftThresholdEncoder(BaseEncoder):
         return (Code.BOTH_SIGNS if self.two_sided else Code.POSITIVE), float(self.alpha)
 
     def n_features_out(self, n_atoms: int) -> int:
-        """Return how many features a row has after encoding with so many atoms."""
+        """Return the number of features of a code, for a dictionary of ``n_atoms`` atoms."""
         return n_atoms * (2 if self.two_sided else 1)
 
     @working_memory(dense_bytes)
@@ -89,8 +89,8 @@ class SigmoidEncoder(BaseEncoder):
     Parameters
     ----------
     dictionary : array-like of shape (n_atoms, n_features) or None, default=None
-        One atom a row, such as ``cluster_centers_``. Needed by fit; None where another estimator gives
-        the dictionary.
+        One atom per row, such as ``cluster_centers_``. Required by fit; None where another estimator
+        provides it.
     bias : float, default=0.0
         The constant b: the response at which the code is one half.
 
@@ -101,7 +101,7 @@ class SigmoidEncoder(BaseEncoder):
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where X has them.
+        Names of the features, if X has column names.
 
     References
     ----------

@@ -47,7 +47,7 @@ class LassoEncoder(BaseEncoder):
         return (code.split_signs(S) if self.split_signs else S), (n_rows,)
 
     def warn_not_converged(self, n_rows: int) -> None:
-        """Warn that the codes of so many rows did not converge, if any."""
+        """Warn if the codes of ``n_rows`` rows, one or more, did not converge."""
         if n_rows:
             warn_user(
                 f"the codes of {n_rows} rows did not reach a relative duality gap of tol={self.tol:g} in "
@@ -57,7 +57,7 @@ class LassoEncoder(BaseEncoder):
             )
 
     def n_features_out(self, n_atoms: int) -> int:
-        """Return how many features a row has after encoding with so many atoms."""
+        """Return the number of features of a code, for a dictionary of ``n_atoms`` atoms."""
         return n_atoms * (2 if self.split_signs else 1)
 
 
@@ -67,14 +67,14 @@ class SparseEncoder(LassoEncoder):
     .. math::
         s = \arg\min_s \tfrac12 \|x - D^\top s\|^2 + \alpha \|s\|_1 .
 
-    Costly beside the soft threshold, and worth it where labels are few (section 4.2 of [1]_).
+    Slower than the soft threshold, and better where labels are few (section 4.2 of [1]_).
 
     Parameters
     ----------
     dictionary : array-like of shape (n_atoms, n_features) or None, default=None
-        One atom a row. Needed by fit; None where another estimator gives the dictionary.
+        One atom per row. Required by fit; None where another estimator provides it.
     alpha : float, default=1.0
-        Weight of the penalty. A row with :math:`|D x| \le \alpha` in all places has the code zero.
+        Weight of the penalty. A row whose :math:`|D x|` are all at most :math:`\alpha` has the code zero.
     split_signs : bool, default=True
         Return the positive and the negative parts of the codes as features of their own, twice as many
         as there are atoms: pooled, they would cancel out. False returns the codes with their signs.
@@ -91,7 +91,7 @@ class SparseEncoder(LassoEncoder):
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where X has them.
+        Names of the features, if X has column names.
 
     Notes
     -----
@@ -157,19 +157,19 @@ class SparseEncoder(LassoEncoder):
 
 
 class OMPEncoder(BaseEncoder):
-    r"""Orthogonal matching pursuit: a row as a combination of at most so many atoms.
+    r"""Orthogonal matching pursuit: a row as a combination of at most ``n_nonzero`` atoms.
 
     .. math::
         \min_s \|x - D^\top s\|^2 \quad\text{where}\quad \|s\|_0 \le k,
 
-    solved greedily: the atom that points most in the direction of what is left of the row is added,
-    and all codes are fitted anew by least squares. With one atom it is the code of
+    solved greedily: the atom with the largest correlation with the residual is added, and all codes are
+    fitted again by least squares. With one atom it is the code of
     :class:`clusterica.cluster.GainShapeKMeans`, equation (1) of [1]_.
 
     Parameters
     ----------
     dictionary : array-like of shape (n_atoms, n_features) or None, default=None
-        One atom a row, of any length. Needed by fit; None where another estimator gives the dictionary.
+        One atom per row, of any length. Required by fit; None where another estimator provides it.
     n_nonzero : int, default=5
         Maximum number of atoms of a row, at most as many as the dictionary has.
     split_signs : bool, default=True
@@ -183,13 +183,13 @@ class OMPEncoder(BaseEncoder):
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where X has them.
+        Names of the features, if X has column names.
 
     Notes
     -----
     A row gets fewer atoms where they reproduce it exactly, or where those left point in directions that
-    the chosen ones span already. The Gram matrix is computed once; a row is coded without a look at
-    its features from then on.
+    the chosen ones span already. The Gram matrix is computed once; from then on a row is coded
+    without reading its features.
 
     References
     ----------
@@ -228,7 +228,7 @@ class OMPEncoder(BaseEncoder):
         return code.unit_atoms(D)
 
     def n_features_out(self, n_atoms: int) -> int:
-        """Return how many features a row has after encoding with so many atoms."""
+        """Return the number of features of a code, for a dictionary of ``n_atoms`` atoms."""
         return n_atoms * (2 if self.split_signs else 1)
 
     # The responses of every atom that was chosen, and the Cholesky factor of those atoms.

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
 from scipy.optimize import linear_sum_assignment
 
 
@@ -18,7 +17,7 @@ def low_frequency_share(filters: np.ndarray, *, cutoff: float = 0.125) -> np.nda
     Parameters
     ----------
     filters : ndarray of shape (n_filters, p * p)
-        Grey filters, one a row.
+        Grey filters, one per row.
     cutoff : float, default=0.125
         Frequency in cycles a pixel; a grid of pixels carries at most 0.5 along each axis.
 
@@ -43,7 +42,7 @@ def orientation_share(filters: np.ndarray) -> np.ndarray:
     Parameters
     ----------
     filters : ndarray of shape (n_filters, p * p)
-        Grey filters, one a row; their means are ignored.
+        Grey filters, one per row; their means are ignored.
 
     Returns
     -------
@@ -84,22 +83,6 @@ def mean_absolute_cosine(rows: np.ndarray) -> float:
     return float(np.abs(unit @ unit.T)[above].mean())
 
 
-def excess_kurtosis(responses: np.ndarray) -> np.ndarray:
-    """Return E[(r - E r)⁴] / Var(r)² - 3 of each column: 0 for a Gaussian, 3 for a Laplace law.
-
-    Parameters
-    ----------
-    responses : ndarray of shape (n_samples, n_filters)
-        Responses of filters to samples.
-
-    Returns
-    -------
-    ndarray of shape (n_filters,)
-    """
-    kurtosis: np.ndarray = stats.kurtosis(responses.astype(np.float64, copy=False), axis=0)
-    return kurtosis
-
-
 def worst_axis_angle(centers: np.ndarray, axes: np.ndarray) -> float:
     """Return the largest angle from an axis to the centroid nearest to its line, in degrees.
 
@@ -108,7 +91,7 @@ def worst_axis_angle(centers: np.ndarray, axes: np.ndarray) -> float:
     centers : ndarray of shape (n_centers, n_features)
         Centroids, of any length and sign.
     axes : ndarray of shape (n_axes, n_features)
-        Directions to be found, one a row.
+        Directions to be found, one per row.
 
     Returns
     -------

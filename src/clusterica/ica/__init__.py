@@ -1,4 +1,4 @@
-"""Independent components: sources found by clustering, and clusters found by sources."""
+"""Independent component analysis: sources by clustering, by a kernel, and directions that show clusters."""
 
 from clusterica.ica._cluster_ica import ClusterICA
 from clusterica.ica._function import Separation, cluster_ica

@@ -61,10 +61,10 @@ class ClusterICA(
     r"""Independent components of data, found by clustering and refined by maximum likelihood.
 
     If :math:`x = A s` with independent sparse sources s, then white data :math:`y = T x` is a rotation of
-    s, and clusters of y lie on both sides of every source's direction (Algorithm 1 of [1]_). The
-    centroids c give the filters :math:`T^\top c`, rows of :math:`A^{-1}`, and the columns
-    :math:`T^{-1} c` of A. By default they are a start: a law is fitted to every source, with heavy or light
-    tails, and the likelihood of all is maximised. ``refine=None`` is the method of [1]_.
+    s, and clusters of y lie on both sides of every source's direction (Algorithm 1 of [1]_). The centroids
+    c give the filters :math:`T^\top c`, rows of :math:`A^{-1}`, and the columns :math:`T^{-1} c` of A. By
+    default they are a start: a distribution is fitted to every source, with heavy or light tails, and the
+    likelihood of all is maximised. ``refine=None`` is the method of [1]_.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class ClusterICA(
         "pca", or has an n_components, is left as it is, and so many pairs of clusters are looked for in all
         of its white space. With more than the features (overcomplete), so many pairs of centroids are
         scattered over the sphere, copies are merged and those with little energy dropped, so that there may
-        be less in the end: see ``n_components_``. Up to n_features there are never more sources than
+        be fewer in the end: see ``n_components_``. Up to n_features there are never more sources than
         dimensions in which the data varies.
     clusterer : clusterer or None, default=None
         Any clusterer with ``cluster_centers_``, scikit-learn's included. A copy is fitted, with
@@ -86,14 +86,14 @@ class ClusterICA(
         A copy is fitted. None is ``Whitener("pca", eps=0.0)``, which leaves directions without variance out.
         All methods are equally valid; a regularised one is for data with noise, such as image patches.
     refine : {"ml"}, contrast or None, default="ml"
-        "ml" goes on from the centroids to the maximum of the likelihood, with a law fitted to every source
-        [2]_, so that sources with light tails are found too. It needs as many sources as the white data has
-        dimensions, all of them with variance; elsewhere (overcomplete sources, a whitener of your own with
-        more dimensions than n_components, or one that keeps constant directions) the centroids are the
-        result. A contrast G, such as ``LogCosh()`` or an object of your own, is the law of all sources,
-        and an error where the likelihood can't be used; see :func:`~clusterica.contrasts.check_contrast`.
-        :math:`e^{-G}` must be a density, which that of a bounded G, such as ``Exponential()``, is not.
-        None leaves the centroids as they are.
+        "ml" starts from the centroids and maximises the likelihood, with a distribution fitted to every
+        source [2]_, so that sources with light tails are found too. It needs as many sources as the white
+        data has dimensions, all of them with variance; elsewhere (overcomplete sources, a whitener of your
+        own with more dimensions than n_components, or one that keeps constant directions) the centroids are
+        the result. A contrast G, such as ``LogCosh()`` or an object of your own, is minus the log-density
+        of all sources, and an error where the likelihood can't be used; see
+        :func:`~clusterica.contrasts.check_contrast`. :math:`e^{-G}` must be a density, which that of a
+        bounded G, such as ``Exponential()``, is not. None leaves the centroids as they are.
     cluster_rows : int or None, default=None
         Number of rows, drawn at random, that the clusterer sees. With refine, which needs no more than a
         start, None is half of them, within 100 and 400 for each component, of which ten are counted at
@@ -107,16 +107,17 @@ class ClusterICA(
     ----------
     components_ : array of shape (n_components_, n_features)
         The filters, scaled so that the sources ``(X - mean_) @ components_.T`` have unit variance. Sorted
-        by falling ``kurtosis_``, sparsest source first; the largest entry of every column of ``mixing_`` is
-        positive. Sources of almost the same kurtosis may change places from one fit to another: match them
-        to compare fits, as :func:`~clusterica.metrics.recovery_distance` does.
+        by decreasing ``kurtosis_``, sparsest source first; the largest entry of every column of ``mixing_``
+        is positive. Sources of almost the same kurtosis may change places from one fit to another: match
+        them to compare fits, as :func:`~clusterica.metrics.recovery_distance` does.
     mixing_ : array of shape (n_features, n_components_)
         The columns :math:`T^{-1} c` of A, in the same order and scale. With refine it is the pseudo-inverse
         of ``components_``, and also for orthogonal centroids, as many as the white data has dimensions, and
         a whitener with eps=0; otherwise the two differ by as much as the centroids are from orthogonal, or
         as directions were left out.
     kurtosis_ : array of shape (n_components_,)
-        Excess kurtosis of every source: 0 for a Gaussian one, 3 for a Laplace law, -1.2 for a uniform one.
+        Excess kurtosis of every source: 0 for a Gaussian, 3 for a Laplace and -1.2 for a uniform
+        distribution.
     filter_centroids_ : array of shape (n_clusters, n_features)
         :math:`T^\top c` for all centroids.
     mixing_centroids_ : array of shape (n_clusters, n_features)
@@ -126,7 +127,7 @@ class ClusterICA(
     whitening_ : array of shape (n_white, n_features)
         The matrix T of the whitener.
     clusterer_, whitener_ : estimators
-        As they were fitted.
+        The fitted estimators.
     n_components_ : int
         Number of sources found.
     n_iter_ : int
@@ -138,7 +139,7 @@ class ClusterICA(
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where X has them.
+        Names of the features, if X has column names.
 
     See Also
     --------
@@ -228,6 +229,7 @@ class ClusterICA(
         Y, C = self._cluster(X, rows, rng, progress, is_start=space is not None)
         if space is None:
             T, back = self._white_space()
+            # Clusterers of other libraries may not count iterations.
             self.n_iter_ = getattr(self.clusterer_, "n_iter_", 1)
             self.objective_history_ = np.empty(0)
             found = Unmixing(C @ T, back @ C.T)
@@ -266,7 +268,7 @@ class ClusterICA(
         """Return the rows that have these sources: ``S @ pinv(components_).T + mean_``.
 
         Exact where there are as many sources as features; of all rows with these sources the one nearest to
-        the mean where there are less.
+        the mean where there are fewer.
 
         Parameters
         ----------
@@ -377,9 +379,8 @@ class ClusterICA(
         check_density(self.refine)
         if light_tails:
             warn_user(
-                f"refine={self.refine!r} is the law of sources with lighter tails than a Gaussian, and "
-                "clusters lie along sparse ones, which have heavier tails: its likelihood moves away from "
-                "them; use refine='ml' or LogCosh()"
+                f"refine={self.refine!r} is for sources with lighter tails than a Gaussian, and clusters lie "
+                "along sparse ones, which have heavier tails; use refine='ml' or LogCosh()"
             )
         return self.refine
 

@@ -38,7 +38,7 @@ class KernelICA(
     TransformerMixin,
     BaseEstimator,
 ):
-    r"""Independent components in the space of a kernel: whitened kernel PCA, then ICA (KICA).
+    r"""Kernel ICA: whitened kernel PCA, then ICA of the white rows (KICA).
 
     Rows are mapped by :math:`\phi`, whitened there by :class:`~clusterica.preprocessing.KernelWhitener`, and
     the white rows z are unmixed [1]_: the sources :math:`s = C z` are nonlinear functions of a row. It is
@@ -55,7 +55,7 @@ class KernelICA(
         The :math:`\gamma` of "rbf"; "median" is one over the median squared distance of random pairs of rows.
     n_landmarks : int or None, default=None
         Number of landmarks, drawn at random from the rows; at least n_components. None is 1000, or twice
-        n_components if that is more, or all rows if there are less.
+        n_components if that is more, or all rows if there are fewer.
     normalize : bool, default=True
         Whether to scale rows to unit length first. Rows of zeros stay zero.
     contrast : contrast or None, default=None
@@ -64,15 +64,15 @@ class KernelICA(
     max_iter : int, default=200
         Maximum number of iterations of the fixed point, each a pass over the white rows.
     tol : float, default=1e-4
-        Ends the fit when no direction turns by more than an angle :math:`\theta` with
-        :math:`1 - \cos\theta` of this.
+        The fit ends when every direction turns by at most an angle :math:`\theta` with
+        :math:`1 - \cos\theta` equal to tol.
     random_state : int, RandomState, Generator or None, default=None
         Seed of all random draws, the same on every device.
 
     Attributes
     ----------
     components_ : array of shape (n_components_, n_components_)
-        The unmixing matrix C of the white rows, which is orthogonal. Sorted by falling ``kurtosis_``; the
+        The unmixing matrix C of the white rows, which is orthogonal. Sorted by decreasing ``kurtosis_``; the
         largest value of a source over the landmarks is positive.
     unmixing_ : array of shape (n_components_, n_landmarks)
         The same for kernel values: :math:`s = U (k(L, x) - \mu)`, where L and :math:`\mu` are ``landmarks_``
@@ -80,7 +80,7 @@ class KernelICA(
     kurtosis_ : array of shape (n_components_,)
         Excess kurtosis of every source: 0 for a Gaussian one, over 0 for a sparse one.
     whitener_ : KernelWhitener
-        As it was fitted.
+        The fitted whitener.
     n_components_ : int
         Number of sources.
     n_iter_ : int
@@ -88,7 +88,7 @@ class KernelICA(
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where X has them.
+        Names of the features, if X has column names.
 
     See Also
     --------
@@ -99,7 +99,7 @@ class KernelICA(
     -----
     The white rows are unmixed by the symmetric fixed point of FastICA, which finds sparse sources and flat
     ones. White rows are kept in memory where they fit the budget of :func:`clusterica.config_context`;
-    otherwise they are made anew, block by block, on every pass.
+    otherwise they are computed again, block by block, on every pass.
 
     References
     ----------
@@ -170,6 +170,7 @@ class KernelICA(
         """
         rows = check_rows(self, X, reset=True, min_rows=2)
         rng = as_generator(self.random_state)
+        # The usual contrast of FastICA: it finds sparse sources and flat ones.
         contrast = LogCosh() if self.contrast is None else self.contrast
         check_contrast(contrast)
         progress = fit_progress(self, 1, X=X, y=y)
@@ -226,11 +227,13 @@ class KernelICA(
         total = map_reduce(response_moments, Z, C.astype(rows.dtype), about)
         second, fourth = (to_host(m) / rows.n_rows for m in total)
         kurtosis = fourth / second**2 - 3
+        # Sparsest source first, as in ClusterICA.
         order = np.argsort(-kurtosis, kind="stable")
         white = self.whitener_
         L, T, mean = (
             to_host(a).astype(np.float64) for a in (white.landmarks_, white.whitening_, white.mean_)
         )
+        # The largest value of a source over the landmarks is positive, so that two fits can be compared.
         C = (C * white._signs(L, C @ T, mean)[:, None])[order]
         return {
             "components_": rows.learned(C),

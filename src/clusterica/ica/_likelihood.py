@@ -83,12 +83,12 @@ def symmetric_fixed_point(
 
 
 def check_density(contrast: Contrast) -> None:
-    """Refuse a contrast G for which ``e^{-G}`` is no density, so that the likelihood has no maximum.
+    """Raise an error if ``e^{-G}`` of a contrast is no density, so that the likelihood has no maximum.
 
     At the best scale of a source y, ``E[y G'(y)] = 1``; a bounded G never gets there, and the longer the
     filters, the larger the likelihood. It is tried on normal sources of many scales.
     """
-    # Quantiles of a normal law in place of draws, so that the answer is always the same.
+    # Quantiles of a normal distribution in place of draws, so that the answer is always the same.
     levels = (np.arange(1000) + 0.5) / 1000
     y = np.logspace(-4, 4, 81)[:, None] * stats.norm.ppf(levels)
     with np.errstate(all="ignore"):  # at the largest scales
@@ -155,8 +155,8 @@ def maximize_likelihood(
     growth = np.linalg.norm(B) / np.linalg.norm(B0)
     if not 1e-8 < growth < 1e8:  # nor is NaN
         raise ValueError(
-            f"the likelihood of {contrast!r} has no maximum on this data, and the filters ran away; check "
-            "that e^-G is a density, or use SmoothedLaplace() or LogCosh()"
+            f"the likelihood of {contrast!r} has no maximum on this data, and the filters grow without "
+            "bound; check that e^-G is a density, or use SmoothedLaplace() or LogCosh()"
         )
     return result._replace(params=B)
 

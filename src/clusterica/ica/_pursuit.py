@@ -122,13 +122,13 @@ class KurtosisPursuit(
     start_objectives_ : ndarray of shape (n_components, n_init)
         Where every start ended. Few that reach the best one are a sign that n_init should be larger.
     whitener_ : Whitener
-        As it was fitted.
+        The fitted whitener.
     n_iter_ : int
         Passes over the data, of the direction that took most.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where X has them.
+        Names of the features, if X has column names.
 
     Warns
     -----
@@ -225,6 +225,7 @@ class KurtosisPursuit(
         """
         rows = check_rows(self, X, reset=True, min_rows=2)
         check_not_transposed(self, rows)
+        # Named contrasts are known to be right; the derivatives of a custom one are checked.
         if isinstance(self.contrast, str):
             squared = self.contrast == "negentropy"
             contrast = orient(_CONTRASTS[self.contrast], squared=squared)
@@ -254,7 +255,7 @@ class KurtosisPursuit(
             found.append(self._find(white, contrast, found, rng, task))
             if task.end():
                 break  # a callback asked to stop: the directions so far are kept
-        self._keep(white, contrast, found)
+        self._set_fitted(white, contrast, found)
         progress.end()
         self._warn_of_chance(white, contrast, found)
         return self
@@ -284,6 +285,7 @@ class KurtosisPursuit(
         task: Progress,
     ) -> FoundDirection:
         """Return the best direction among those orthogonal, in the white space, to the ones found."""
+        # Orthogonal directions of the white space have uncorrelated projections.
         before = np.array([f.direction for f in found]).reshape(-1, white.n_dims)
         result = DirectionSearch(white, contrast, _SIDES[self.objective], before).run(
             self.n_init,
@@ -301,7 +303,7 @@ class KurtosisPursuit(
             )
         return result
 
-    def _keep(
+    def _set_fitted(
         self, white: PursuitSpace, contrast: OrientedContrast, found: list[FoundDirection]
     ) -> None:
         """Set the fitted attributes."""
@@ -311,6 +313,7 @@ class KurtosisPursuit(
         covariance, F = (
             to_host(a).astype(np.float64) for a in (self.whitener_.covariance_, self.components_)
         )
+        # Where a projection is a source, its covariance with the features is a column of A.
         self.mixing_ = rows.learned(covariance @ F.T)
         total = map_reduce(response_moments, rows, self.components_, self.mean_)
         second, fourth = (to_host(m) / rows.n_rows for m in total)

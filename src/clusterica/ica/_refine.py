@@ -5,8 +5,8 @@
    light tails alike. Clusters lie along sources with heavy tails, and say nothing of the others. There the
    fixed point may rest at four sources in equal shares, each time with another sign: it is a local optimum
    for light tails. Such mixtures give themselves away by their energies, which depend on each other.
-2. A law for every source, fitted to it on all rows, and the maximum of the likelihood.
-3. If that ends with copies of a source, as it may where a law has no variance, the rotation of all rows in
+2. A distribution for every source, fitted on all rows, and the maximum of the likelihood.
+3. If that ends with copies of a source, as it may where a source has no variance, the rotation of all rows in
    its place, whose sources are uncorrelated.
 """
 
@@ -130,7 +130,7 @@ def refine(
     space : WhiteMap
         What W turns.
     contrast : callable or None
-        Minus the log-density of all sources, or None to fit a law to each.
+        Minus the log-density of all sources, or None to fit a distribution to each.
     max_iter : int
         Maximum number of iterations.
     rng : Generator
@@ -154,7 +154,7 @@ def refine(
     else:
         warn_user(
             f"the likelihood of refine={contrast!r} ended with two copies of a source, and the sources of "
-            "the clusters are kept instead; use refine='ml', which fits a law to every source"
+            "the clusters are kept instead; use refine='ml', which fits a distribution to every source"
         )
     return LoopResult(W @ B, history=(), n_iter=0, converged=True, stopped=False)
 

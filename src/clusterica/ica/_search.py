@@ -121,7 +121,7 @@ class DirectionSearch:
         to stay there would drift out of it, as rounding adds up. ``fitted`` returns the attributes of the
         model with a direction of the whole space.
         """
-        # Orthonormal directions that span what is orthogonal to those before, one a row.
+        # Orthonormal directions that span what is orthogonal to those before, one per row.
         before = self.before
         Q = np.linalg.svd(before)[2][len(before) :] if len(before) else np.eye(before.shape[1])
         space = self.white.within(Q)

@@ -65,7 +65,7 @@ def count_sources(whitener: Whitener, n_components: int | None) -> int:
 
 
 def fit_whitener(whitener: Whitener, X: Any) -> Whitener:
-    """Fit a whitener, and say so if the squares of the rows are beyond the numbers of a computer."""
+    """Fit a whitener; raise a clear error if the squares of the rows overflow."""
     try:
         whitener.fit(X)
     except Exception:  # eigenvalues of what is not finite may be an error, or wrong
@@ -105,8 +105,8 @@ def warn_of_few_rows(kurtosis: np.ndarray, n_rows: int, what: str) -> None:
     if in_effect[j] < min(5, n_rows / 10):
         warn_user(
             f"about {max(1, round(in_effect[j]))} of {n_rows} rows make up the variance of {what} {j}: its "
-            "law may have none, as Cauchy's, or these rows are outliers. Whitening depends on them, and all "
-            "that follows; clip, transform or remove them first"
+            "distribution may have no variance, as Cauchy's, or these rows are outliers, on which whitening "
+            "and all that follows depend; clip, transform or remove them first"
         )
 
 

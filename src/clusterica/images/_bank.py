@@ -231,8 +231,12 @@ def default_eps(patch_size: int) -> float:
 
 def make_steps(normalizer: Any, whitener: Any, patch_size: int) -> tuple[Any, Any]:
     """Return unfitted copies of the two steps before the learner, or None."""
-    normalizer = ContrastNormalizer(eps="auto") if _is(normalizer, "auto") else normalizer
-    whitener = Whitener(eps=default_eps(patch_size)) if _is(whitener, "auto") else whitener
+
+    def is_auto(step: Any) -> bool:
+        return isinstance(step, str) and step == "auto"  # some estimators raise an error for ==
+
+    normalizer = ContrastNormalizer(eps="auto") if is_auto(normalizer) else normalizer
+    whitener = Whitener(eps=default_eps(patch_size)) if is_auto(whitener) else whitener
     for name, step in (("normalizer", normalizer), ("whitener", whitener)):
         if step is not None and not (hasattr(step, "fit") and hasattr(step, "transform")):
             raise TypeError(
@@ -312,7 +316,7 @@ def learn_bank(
     normalizer, whitener = steps
     for step in steps:
         if step is not None:
-            rows = apply_step(step.fit(_for(step, rows)), rows)
+            rows = apply_step(step.fit(_input_for(step, rows)), rows)
     if learner is None:
         # Random rows, those of zeros last: they have no direction, but there may be too few others.
         order = rng.permutation(rows.shape[0])
@@ -331,7 +335,7 @@ def learn_bank(
             )
         y = labels[of_image]
     with progress.lend_to(learner, "filters"):
-        learner.fit(_for(learner, rows), y)
+        learner.fit(_input_for(learner, rows), y)
     _warn_if_near_empty(learner, rows)
     if isinstance(encoder, LearnerEncoder):
         filters = learned_filters(learner, rows, required=False)
@@ -345,7 +349,7 @@ def learn_bank(
 
 
 def learned_filters(learner: Any, rows: Array, *, required: bool) -> Array:
-    """Return what a fitted learner learned, one filter a row, float32 and where the rows are."""
+    """Return what a fitted learner learned, one filter per row, float32 and where the rows are."""
     # Several attributes may hold vectors; filters are those with a number for every whitened pixel.
     for vectors in learned_vectors(learner):
         if vectors.ndim == 2 and vectors.shape[1] == rows.shape[1]:
@@ -374,7 +378,7 @@ def in_pixels(bank: Bank, *, patterns: bool) -> Array:
 
 def apply_step(step: Any, rows: Array) -> Array:
     """Return the rows transformed by a fitted estimator, as float32 and where the rows are."""
-    values = step.transform(_for(step, rows))
+    values = step.transform(_input_for(step, rows))
     # Estimators of other libraries may return float64, data frames, or arrays in host memory.
     if type(values) is type(rows) and values.dtype == rows.dtype:
         return values
@@ -391,13 +395,9 @@ def is_ours(estimator: Any) -> bool:
     return any(base.__module__.startswith("clusterica.") for base in type(estimator).__mro__)
 
 
-def _for(estimator: Any, rows: Array) -> Array:
+def _input_for(estimator: Any, rows: Array) -> Array:
     """Return rows as an estimator takes them: those of other libraries work in host memory."""
     return rows if is_ours(estimator) else to_host(rows)
-
-
-def _is(value: Any, name: str) -> bool:
-    return isinstance(value, str) and value == name
 
 
 def stages(bank: Bank, place: Place) -> list[tuple[str, Callable[[Array], Array]]]:

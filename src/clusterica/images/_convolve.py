@@ -1,8 +1,9 @@
 """Features of images: ``pool(encode(whiten(normalise(all patches))))``, block by block in bounded memory.
 
 A coder computes the features of a block. `Staged` is the reference, for every library, encoder and learner.
-`Fused` is compiled, for NumPy blocks and the encoders that have a compiled form. `Rectified` passes over
-memory fewer times, for soft thresholds on a device. `encode_images` applies the coders to all blocks.
+`Fused` is compiled, for NumPy blocks and the encoders that have a compiled form, and `FusedOnGpu` for CUDA
+devices, where the configuration asks for it. `Rectified` passes over memory fewer times, for soft thresholds
+on a device. `encode_images` applies the coders to all blocks.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ from clusterica.arrays import (
     Place,
     Row,
     active_config,
+    device_of,
     in_order,
     is_cpu_tensor,
     namespace_of,
     row_bytes_of,
     to_host,
+    why_no_kernels,
     working_memory,
 )
 from clusterica.images._bank import Bank, Box, stages
@@ -227,7 +230,44 @@ class Fused:
         return Encoded(values, 0)
 
 
-Coder = Staged | Rectified | Fused
+class FusedOnGpu:
+    """All steps in Triton kernels, on blocks of a CUDA device."""
+
+    threaded = False
+
+    def __init__(self, bank: Bank, code: Code, alpha: float, place: Place, shape: Shape) -> None:
+        # Imported here: it needs torch and Triton.
+        from clusterica.ops.gpu import encode
+
+        self._encode, precision = encode, active_config().precision
+        self._filters = encode.prepare(fused_filters(bank, code), device_of(place.like), precision)
+        self._eps = None if bank.normalizer is None else bank.normalizer.eps_
+        self._code, self._alpha, self._shape = code, alpha, shape
+
+    @working_memory(
+        lambda self, row: self._encode.row_bytes(
+            row.n_features, self._filters.precision, self._code
+        )
+    )
+    def features(self, images: Array, cells: Sequence[Cell], band: int) -> Encoded:
+        """Return the features of a block of images; bands of one large image are not cut."""
+        values = self._encode.pooled_codes(
+            images,
+            self._filters,
+            cells,
+            patch_size=self._shape.patch_size,
+            stride=self._shape.stride,
+            eps=self._eps,
+            code=self._code,
+            alpha=self._alpha,
+            pooling=self._shape.pooling,
+        )
+        return Encoded(values, 0)
+
+
+Coder = Staged | Rectified | Fused | FusedOnGpu
+# Codes that FusedOnGpu computes; that of the nearest atom is left to the staged coder.
+_CODES_ON_GPU = (Code.POSITIVE, Code.BOTH_SIGNS, Code.SIGMOID, Code.TRIANGLE)
 
 
 def make_coder(bank: Bank, place: Place, shape: Shape) -> Coder:
@@ -239,6 +279,8 @@ def make_coder(bank: Bank, place: Place, shape: Shape) -> Coder:
     code, alpha = fused
     if place.is_numpy:
         return Fused(bank, code, alpha, shape)
+    if why_no_kernels(place.like) is None and code in _CODES_ON_GPU:
+        return FusedOnGpu(bank, code, alpha, place, shape)
     sums = shape.pooling in (CellPooling.SUM, CellPooling.MEAN)
     if sums and code in (Code.BOTH_SIGNS, Code.POSITIVE):
         return Rectified(bank, code, alpha, place, shape)
@@ -256,9 +298,8 @@ def fused_filters(bank: Bank, code: Code) -> Filters:
     if code.couples_filters:  # by distances, which do not change if a point is taken from all
         D, point = center(D)
         shift = shift + point
-    if (
-        code is Code.TRIANGLE
-    ):  # its distances need |T x|, so that whitening can't be part of the filters
+    # Its distances need |T x|, so that whitening can't be part of the filters.
+    if code is Code.TRIANGLE:
         return Filters(D, row_energies(D), T, shift)
     bias = D @ shift
     return Filters(D @ T, bias + row_energies(D) / 2 if code is Code.ONE_HOT else bias)
@@ -296,6 +337,7 @@ def encode_images(
     """
     threaded = images.place.is_numpy and all(coder.threaded for coder in coders)
     threads = active_config().n_threads if threaded else 1
+    # Where the features of every region begin: they stand side by side.
     ends = shape.n_cells * np.cumsum([0, *n_codes])
     like = images.home.like
     if isinstance(like, np.ndarray) or is_cpu_tensor(like):
@@ -304,6 +346,7 @@ def encode_images(
         xp = namespace_of(like)
         size = (images.n_images, int(ends[-1]))
         features = xp.empty(size, dtype=xp.float32, device=like.device)
+    # Ops state their memory for rows: here a row is a patch.
     n_features = shape.patch_size**2 * images.n_channels
     row = Row(n_features, 4, 4 * n_features, images.place.is_numpy)
     row_bytes = max(row_bytes_of(coder.features, row, ()) for coder in coders)

@@ -219,6 +219,7 @@ class ImageFeatures(
         -------
         self
         """
+        # First, so that a wrong encoder is an error before the images are read.
         encoder = self._make_encoder()
         images = self._checked(X, reset=True)
         labels = None if y is None else check_labels(y, images.n_images)
@@ -243,6 +244,7 @@ class ImageFeatures(
                 )
                 for region in range(n_regions)
             ]
+        # With one region the attributes are the steps themselves, not lists of one.
         self.normalizer_ = _one_or_all([bank.normalizer for bank in banks])
         self.whitener_ = _one_or_all([bank.whitener for bank in banks])
         self.learner_ = _one_or_all([bank.learner for bank in banks])
@@ -300,7 +302,7 @@ class ImageFeatures(
 
         The error is that of equation (1) of the paper, the sum over patches x of the smallest
         :math:`\|x - s d\|^2` over all filters d and gains s, divided by the sum of :math:`\|x\|^2`.
-        It lies in [0, 1] and asks for no label, so that settings can be compared on held-out images.
+        It lies in [0, 1] and needs no labels, so that settings can be compared on held-out images.
 
         Parameters
         ----------
@@ -325,7 +327,7 @@ class ImageFeatures(
         return -left / total if total > 0 else 0.0
 
     def stages(self, patches: Any, *, region: int = 0) -> dict[str, Array]:
-        """Return patches after every step, to look at when features disappoint.
+        """Return patches after every step, to find out which step spoils the features.
 
         Parameters
         ----------

@@ -266,6 +266,7 @@ def _stacked(X: Any, caller: str) -> Images:
         raise TypeError(
             f"{caller} takes an array of images {_LAYOUT}, or a list of them, not {type(X).__name__}"
         )
+    # Nested lists become an array; tensors and what is on a cluster stay where they are.
     if chunks is None and not array_api_compat.is_array_api_obj(X):
         X = np.asarray(X)
     X = X if chunks is None else chunks

@@ -1,4 +1,4 @@
-"""Whether the derivatives of a kernel of one's own are those of its values, by finite differences."""
+"""Check the derivatives of a custom kernel against finite differences of its values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _N_ROWS = 7
 
 
 def check_kernel(kernel: Kernel, *, n_features: int = 5, tol: float = 1e-5) -> None:
-    """Check the derivatives of a kernel of your own against finite differences.
+    """Check the derivatives of a custom kernel against finite differences.
 
     Parameters
     ----------
@@ -71,9 +71,9 @@ def check_kernel_on(kernel: Kernel, rows: np.ndarray, *, tol: float = 1e-5) -> N
     values, diagonal = kernel(X, W), kernel.diagonal(W)
     _check_values("the kernel", values, (_N_ROWS, n))
     _check_values("the diagonal", diagonal, (n,))
-    if not _alike(diagonal, np.diag(kernel(W, W)), rtol=1e-4):
+    if not _are_close(diagonal, np.diag(kernel(W, W)), rtol=1e-4):
         raise ValueError("diagonal(W) differs from the diagonal of the kernel's values of W and W")
-    if not _alike(kernel(W, X).T, values, rtol=1e-6):
+    if not _are_close(kernel(W, X).T, values, rtol=1e-6):
         raise ValueError("the kernel is not symmetric: k(w, x) differs from k(x, w)")
     if kernel.unit_diagonal and not np.allclose(diagonal, 1):
         raise ValueError("unit_diagonal is true, and k(w, w) is not 1")
@@ -97,7 +97,7 @@ def _check_values(name: str, values: Array, shape: tuple[int, ...]) -> None:
         raise ValueError(f"{name} is not finite for the rows that it was tried on")
 
 
-def _alike(a: np.ndarray, b: np.ndarray, *, rtol: float) -> bool:
+def _are_close(a: np.ndarray, b: np.ndarray, *, rtol: float) -> bool:
     return np.allclose(a, b, rtol=rtol, atol=1e-9 * float(np.abs(b).max()))
 
 
@@ -121,11 +121,12 @@ class _Slopes:
     ) -> float:
         """Raise an error if a pull is not the gradient of a value; return the size of the gradient.
 
-        The value is a function of one basis vector: of its place, and of many versions of it, one a row.
+        The value is a function of one basis vector: of its place, and of many versions of it, one per row.
         """
         W = self._W
         given = Pull(*pull).gradient(W)
         _check_values(name, given, W.shape)
+        # Without a place that is clear of kinks there is nothing to compare.
         if self._steps[0] == 0 or not self._clear.any():
             return 0.0
         shares: list[float] = []

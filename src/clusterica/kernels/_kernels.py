@@ -16,7 +16,7 @@ from clusterica.ops.linalg import row_energies
 
 
 class KernelOverflowError(ValueError, OverflowError):
-    """A kernel has no value of such large numbers: an error for rows, and for a descent a step too long."""
+    """The values are too large for a kernel: an error for rows; a descent takes a shorter step."""
 
 
 def _check_positive(name: str, value: float) -> None:

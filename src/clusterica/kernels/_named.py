@@ -59,6 +59,7 @@ def make_kernel(
             f"gamma={gamma!r} is that of kernel='rbf', and kernel={kernel!r} does not read it; use 'rbf', a "
             "kernel object with a constant of its own, such as InverseDistance(b), or leave gamma out"
         )
+    # A wrong derivative would show as a bad fit only, so that custom kernels are checked.
     if not isinstance(kernel, str):
         if rows is None:
             check_methods(kernel)
@@ -123,6 +124,7 @@ def basis_gamma(W: np.ndarray, *, mean: float = 0.1) -> float:
         The value, between 0 and 1.
     """
     squares = pdist(W, "sqeuclidean")
+    # Equal basis vectors are alike with every γ.
     squares = squares[squares > 0]
     if len(squares) == 0:
         raise ValueError(

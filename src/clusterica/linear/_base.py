@@ -107,7 +107,7 @@ class LinearClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
 
     @abstractmethod
     def _set_strength(self, chosen: float, path: HostArray | None, total: float) -> None:
-        """Set the fitted attributes of the strength, and of those that were tried, in rising order."""
+        """Set the fitted attributes of the strength, and of those that were tried, in increasing order."""
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn the classifiers.

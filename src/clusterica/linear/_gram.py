@@ -63,6 +63,7 @@ class GramProblem:
 
     def solve(self) -> Trial:
         """Return the solution on all rows, with the best alpha and gamma on rows that are left out."""
+        # A given alpha is the only one: there is no search.
         alphas = ALPHAS if self.alpha == "auto" else (None,)
         gammas: tuple[float | None, ...] = (None,)
         if self.kernel == "rbf" and self.gamma == "auto":
@@ -176,9 +177,11 @@ def climb(score: Callable[[int], Trial], first: int, n: int) -> tuple[Trial, int
         i = first + step
         while 0 <= i < n and (i - at) * step <= 2:  # past one that is worse: scores are noisy
             one = score(i)
+            # Scores are tuples: the accuracy, and of equal ones the smaller error.
             if one.score > best.score:
                 best, at = one, i
             i += step
+        # Better on this side: scores have one peak, and the other side is not tried.
         if at != first:
             break
     return best, at

@@ -25,7 +25,7 @@ from clusterica.optim import Progress
 
 
 class StrengthSearch(NamedTuple):
-    """The steps of the grid that were tried, in rising order, with their scores, and the best of them."""
+    """The steps of the grid that were tried, in increasing order, with their scores, and the best of them."""
 
     best: int
     steps: HostArray

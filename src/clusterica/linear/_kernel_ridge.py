@@ -38,7 +38,7 @@ from clusterica.ops.margin import winners
 
 
 class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
-    r"""Least squares on targets of 1 and -1 in the space of a kernel, one classifier for each class.
+    r"""Kernel ridge regression to targets of 1 and -1, one classifier for each class.
 
     With the Gram matrix K of standardised features, or an RBF of it, the decisions are :math:`K A + b` with
     :math:`A = (K + \alpha I)^{-1} (Y - b)`. K takes ``n_samples**2`` numbers however many features there
@@ -165,8 +165,10 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
                 f"{self.classes_.tolist()[0]!r}"
             )
         Y = np.where(codes[:, None] == np.arange(len(self.classes_)), 1.0, -1.0)
+        # Of two classes one column is enough: the other is its negative.
         Y = Y[:, 1:] if len(self.classes_) == 2 else Y
         gram, chosen = self._gram(X)
+        # The intercept is not penalised: it is the mean of the targets, since features are centred.
         self.intercept_ = Y.mean(axis=0)
         problem = GramProblem(
             gram,
@@ -190,7 +192,7 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
             "gamma": np.array([np.nan if o.gamma is None else o.gamma for o in problem.tried]),
             "accuracy": np.array([o.score[0] for o in problem.tried]),
         }
-        self._keep(X, chosen)
+        self._set_kept(X, chosen)
         return self
 
     def decision_function(self, X: Any) -> Array:
@@ -212,6 +214,7 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
             n_classes = len(self.classes_)
             like = np.empty((1,) if n_classes == 2 else (1, n_classes))
             return map_chunks(_decisions_of, chunks, self, like=like)
+        # Summed over the blocks of features, of which only one is in memory.
         decisions: Any = 0.0
         if self.kernel == "linear":
             for F, W in zip(self._blocks(X), self.coef_, strict=True):
@@ -229,7 +232,7 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
         return decisions[:, 0] if len(self.classes_) == 2 else decisions
 
     def predict(self, X: Any) -> np.ndarray:
-        """Return the labels.
+        """Return the predicted class of every row.
 
         Parameters
         ----------
@@ -263,6 +266,7 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
 
     def _checked(self, X: Any, *, reset: bool) -> Any:
         if self.features is not None:
+            # Only the function itself can check what it takes.
             return X if hasattr(X, "shape") else np.asarray(X)
         if array_api_compat.is_torch_array(X) or engine_name(X) is not None:
             check_rows(self, X, reset=reset, min_rows=2 if reset else 1)
@@ -307,6 +311,7 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
         squares: Any = 0.0
         for F in self._raw_blocks(X):
             check_block(F, len(X))
+            # The first block shows where the work is done, and so how much memory there is.
             if products is None:
                 chosen = self._landmarks(len(X), Place(F).memory)
             xp = namespace_of(F)
@@ -356,11 +361,13 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
         rng = as_generator(self.random_state)
         return np.asarray(np.sort(rng.choice(n, size=n_landmarks, replace=False)))
 
-    def _keep(self, X: Any, chosen: np.ndarray | None) -> None:
+    def _set_kept(self, X: Any, chosen: np.ndarray | None) -> None:
         """Keep weights of features, or the rows that new ones are compared with."""
+        # New rows are compared with the landmarks only.
         if chosen is not None:
             X = take(X, chosen)
         if self.kernel == "linear":
+            # Weights of the features take the place of the rows: predictions need no training data.
             self.coef_ = []
             for F in self._blocks(X):
                 xp = namespace_of(F)

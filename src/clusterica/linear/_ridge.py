@@ -58,7 +58,7 @@ class RidgeClassifier(LinearClassifier):
     alpha_ : float
         The penalty in use.
     alpha_path_ : ndarray or None
-        Penalties tried by ``alpha="auto"``, in rising order.
+        Penalties tried by ``alpha="auto"``, in increasing order.
     validation_scores_ : ndarray or None
         Accuracy on the held-out rows, for every penalty tried.
     temperature_ : float or None
@@ -78,7 +78,7 @@ class RidgeClassifier(LinearClassifier):
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where X has them.
+        Names of the features, if X has column names.
 
     See Also
     --------
@@ -137,6 +137,6 @@ class RidgeClassifier(LinearClassifier):
         self.objective_ *= 2 * self.alpha_  # the solvers divide by it
         self.alpha_path_ = None
         if path is not None and self.validation_scores_ is not None:
-            # A larger alpha is a smaller strength: turned round to be in rising order.
+            # A larger alpha is a smaller strength: turned round to be in increasing order.
             self.alpha_path_ = total / (2 * path[::-1])
             self.validation_scores_ = self.validation_scores_[::-1]

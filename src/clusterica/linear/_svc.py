@@ -73,7 +73,7 @@ class LinearSVC(LinearClassifier):
     C_ : float
         The C in use.
     C_path_ : ndarray or None
-        Values tried by ``C="auto"``, in rising order.
+        Values tried by ``C="auto"``, in increasing order.
     validation_scores_ : ndarray or None
         Accuracy on the held-out rows, for every C tried.
     temperature_ : float or None
@@ -95,7 +95,7 @@ class LinearSVC(LinearClassifier):
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where X has them.
+        Names of the features, if X has column names.
 
     See Also
     --------

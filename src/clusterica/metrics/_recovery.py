@@ -24,9 +24,9 @@ def recovery_distance(centroids: Any, basis: Any) -> float:
     Parameters
     ----------
     centroids : array or tensor of shape (n_centroids, n_features)
-        Estimated vectors, one a row, of any length.
+        Estimated vectors, one per row, of any length.
     basis : array or tensor of shape (n_vectors, n_features)
-        True vectors, one a row, of any length; at most as many as centroids.
+        True vectors, one per row, of any length; at most as many as centroids.
 
     Returns
     -------
@@ -116,9 +116,9 @@ def amari_distance(W: Any, A: Any) -> float:
     Parameters
     ----------
     W : array or tensor of shape (n_sources, n_features)
-        Estimated filters, one a row; ``components_`` of an ICA.
+        Estimated filters, one per row; ``components_`` of an ICA.
     A : array or tensor of shape (n_features, n_sources)
-        Mixing matrix, one source a column.
+        Mixing matrix, one source per column.
 
     Returns
     -------

@@ -25,7 +25,7 @@ class RissReport:
     clusterer: str
     """The clusterer, with the parameters that were set."""
     source: str
-    """Law of the sources."""
+    """Distribution of the sources."""
     n_features: int
     """Number of sources, half the number of centroids."""
     n_samples: int
@@ -96,7 +96,7 @@ def check_riss(
     n_samples : int
         Rows of a draw. The random part of the distance from the axes decreases with their number.
     source : str or frozen scipy.stats distribution, default="laplace"
-        Law of the sources: "laplace", "hypsecant", "logistic", "t", "cauchy", "uniform", "gaussian",
+        Distribution of the sources: "laplace", "hypsecant", "logistic", "t", "cauchy", "uniform", "gaussian",
         as in :func:`clusterica.datasets.make_sparse_sources`, or your own.
     df : float, default=5.0
         Degrees of freedom of the source "t".
@@ -187,7 +187,7 @@ def _centroids(clusterer: Any, X: np.ndarray, *, seed: int) -> np.ndarray:
 
 
 def source_name(source: Any, df: float) -> str:
-    """Return the name of the law, such as ``t(5)``."""
+    """Return the name of the distribution, such as ``t(5)``."""
     if source == "t":
         return f"t({df:g})"
     if isinstance(source, str):

@@ -165,6 +165,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         -------
         self : ImageClassifier
         """
+        # All settings are checked before the networks are learned, which takes long.
         if not self.networks or not all(isinstance(n, FeatureNetwork) for n in self.networks):
             raise ValueError(
                 "networks must be one FeatureNetwork or more, such as [FeatureNetwork([Layer()])]"
@@ -189,7 +190,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def fit_classifier(self, X: Any, y: Any) -> Self:
-        """Choose settings and train the classifier on networks that are learned: for new labels or images.
+        """Train the classifier on networks that are already learned, for new labels or images.
 
         Parameters
         ----------
@@ -205,6 +206,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         self.classes_, codes = check_two_classes(self, y, len(X))
         # Another stream than that of the networks' seeds.
         rng = as_generator(self.random_state).spawn(1)[0]
+        # On some of the images: their features are computed once for every value that is tried.
         trial = np.sort(rng.permutation(len(codes))[: self.n_tune])
         # Codes anew: few images may lack a class.
         trial_codes = np.unique(codes[trial], return_inverse=True)[1]
@@ -220,6 +222,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
             # Of equal accuracies the first value wins.
             self.tuned_[name] = values[int(np.argmax(scores))]
             self._set(name, self.tuned_[name])
+        # On all images, and with the names of the classes, which predict returns.
         self._train(X, self.classes_[codes])
         self.temperature_ = fit_temperature(self.validation_decisions_, codes)
         return self
@@ -240,7 +243,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         return self.classifier_.decision_function(self._input(X))
 
     def predict(self, X: Any) -> np.ndarray:
-        """Return the labels.
+        """Return the predicted class of every image.
 
         Parameters
         ----------
@@ -292,6 +295,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         else:
             known = getattr(classifier.fit(F, y), "validation_decisions_", None)
         if known is None:
+            # A second fit without every fifth image, for decisions on images that it does not see.
             is_held = every_fifth(np.unique(y, return_inverse=True)[1])
             if not is_held.any():
                 raise ValueError(

@@ -125,7 +125,7 @@ class Committee(ClassifierMixin, BaseEstimator):
         return self
 
     def fit_classifier(self, X: Any, y: Any) -> Self:
-        """Train the classifiers of members whose networks are learned, and choose the weights.
+        """Train the classifiers of members whose networks are already learned, and choose the weights.
 
         Parameters
         ----------
@@ -195,7 +195,7 @@ class Committee(ClassifierMixin, BaseEstimator):
         return np.asarray(np.sum(parts, axis=0))
 
     def predict(self, X: Any) -> np.ndarray:
-        """Return the labels.
+        """Return the predicted class of every image.
 
         Parameters
         ----------

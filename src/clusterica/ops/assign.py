@@ -1,18 +1,21 @@
 """One Lloyd step on a block: the best centre of every row, and the sums from which centres are renewed.
 
 The rules and their equations are in :mod:`clusterica.ops.rules`. This is the reference text, in the
-array API; NumPy and CSR blocks go to its compiled twin in :mod:`clusterica.ops.cpu.assign`.
+array API; NumPy and CSR blocks go to its compiled twin in :mod:`clusterica.ops.cpu.assign`, and where the
+configuration asks for it, CUDA tensors to that in :mod:`clusterica.ops.gpu.assign`.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, NamedTuple
 
 import array_api_extra as xpx
 import numpy as np
 import scipy.sparse as sp
 
-from clusterica.arrays import Array, Row, is_host_array, namespace_of, working_memory
+from clusterica.arrays import Array, Row, gpu_twin, is_host_array, namespace_of, working_memory
 from clusterica.ops.cpu import assign as cpu
 from clusterica.ops.linalg import inverse_lengths, row_energies, wide_row_energies
 from clusterica.ops.rules import Assignment, LloydSums, Rule
@@ -23,6 +26,11 @@ class FitSums(NamedTuple):
 
     counts: Array
     objective: Array
+
+
+def _on_gpu(name: str) -> Callable[[], Callable[..., Any]]:
+    # Triton is imported when the twin is first used.
+    return lambda: getattr(import_module("clusterica.ops.gpu.assign"), name)
 
 
 def assign_bytes(row: Row, C: Array, shift: Array | None) -> int:
@@ -40,7 +48,7 @@ def assign(X: Array, C: Array, shift: Array | None, *, rule: Rule) -> Assignment
     ----------
     X : (n_rows, n_features) array, dense or CSR
     C : (n_centers, n_features) array
-        Under the Euclidean rule the centres less the shift.
+        Under the Euclidean rule the centres minus the shift.
     shift : (n_features,) array or None
         Taken from every row first: distances do not change, and float32 keeps its digits when the
         data lies far from the origin.
@@ -51,6 +59,7 @@ def assign(X: Array, C: Array, shift: Array | None, *, rule: Rule) -> Assignment
     return _best(X if shift is None else X - shift, C, rule)
 
 
+@gpu_twin(_on_gpu("best_labels"))
 @working_memory(assign_bytes)
 def best_labels(X: Array, C: Array, shift: Array | None, *, rule: Rule) -> Array:
     """Return the label of every row of a block, shape (n_rows,); the parameters are those of `assign`."""
@@ -67,6 +76,7 @@ def lloyd_sums(
     return lloyd_sums_reference(X, C, shift, weights, rule=rule)
 
 
+@gpu_twin(_on_gpu("center_sums"))
 @working_memory(assign_bytes)
 def center_sums(
     X: Array, C: Array, shift: Array | None, weights: Array, *, rule: Rule
@@ -75,6 +85,7 @@ def center_sums(
     return lloyd_sums(X, C, shift, weights, rule=rule)[1]
 
 
+@gpu_twin(_on_gpu("fit_sums"))
 @working_memory(assign_bytes)
 def fit_sums(
     X: Array, C: Array, shift: Array | None, weights: Array, *, rule: Rule
@@ -90,7 +101,7 @@ def fit_sums(
     if rule.maximized:
         value = rule.gains(best, None)
     else:
-        value = _losses(X, C, shift, labels, best, rule)
+        value = losses(X, C, shift, labels, best, rule)
     n = rule.n_labels(C.shape[0])
     if is_host_array(X):
         counts = np.bincount(labels, weights, minlength=n)
@@ -99,6 +110,7 @@ def fit_sums(
     return labels, FitSums(counts, xp.sum(value * weights, dtype=xp.float64))
 
 
+@gpu_twin(_on_gpu("row_losses"))
 @working_memory(lambda row, C, shift: 2 * (row.n_features + C.shape[0]) * row.itemsize)
 def row_losses(X: Array, C: Array, shift: Array | None, *, rule: Rule) -> Array:
     """Return what the best centre leaves of every row, shape (n_rows,); parameters as in `assign`.
@@ -106,12 +118,13 @@ def row_losses(X: Array, C: Array, shift: Array | None, *, rule: Rule) -> Array:
     It is the squared distance, ``|x|^2 - score^2``, ``1 - cosine``, and under AXIS ``|x| - |score|``.
     """
     labels, best = assign(X, C, shift, rule=rule)
-    return _losses(X, C, shift, labels, best, rule)
+    return losses(X, C, shift, labels, best, rule)
 
 
-def _losses(
+def losses(
     X: Array, C: Array, shift: Array | None, labels: Array, best: Array, rule: Rule
 ) -> Array:
+    """Return what is left of every row by its centre, given its label and score; see `row_losses`."""
     if sp.issparse(X):
         value = rule.gains(best, inverse_lengths(X) if rule.unit_rows else None)
         return np.maximum(rule.whole(X) - value, 0)
@@ -142,7 +155,7 @@ def losses_reference(
 def lloyd_sums_reference(
     X: Array, C: Array, shift: Array | None, weights: Array, *, rule: Rule
 ) -> tuple[Array, LloydSums]:
-    """The text that the faster twins are tested against, in the array API."""
+    """Reference in the array API; faster versions are tested against it."""
     X = X if shift is None else X - shift
     xp = namespace_of(X)
     labels, scores = _best(X, C, rule)
@@ -162,6 +175,7 @@ def _best(X: Array, C: Array, rule: Rule) -> Assignment:
         S -= rule.center_bias(C)
     labels = xp.argmax(xp.abs(S) if rule.ignores_sign else S, axis=1)
     scores = xp.take_along_axis(S, labels[:, None], axis=1)[:, 0]
+    # A row on the negative side of an axis has the label of the opposite centre.
     if rule.both_signs:
         labels = xp.where(scores < 0, labels + C.shape[0], labels)
     return Assignment(xp.astype(labels, xp.int32), scores)
@@ -214,7 +228,7 @@ def cosines(X: Array, C: Array) -> Array:
 
 @working_memory(lambda row, C, shift: 8 * (row.n_features + 4 * C.shape[0]))  # in float64
 def distances(X: Array, C: Array, shift: Array | None) -> Array:
-    """Return the distances of all rows less the shift to all centres, shape (n_rows, n_centers)."""
+    """Return the distances of all rows minus the shift to all centres, shape (n_rows, n_centers)."""
     # In float64, as scikit-learn does: the difference of squares would leave float32 few digits.
     xp, dtype = namespace_of(C), C.dtype
     X, C = (X if shift is None else X - shift), xp.astype(C, xp.float64)

@@ -52,7 +52,9 @@ def autoencoder_sums(X: Array, W: Array, b: Array, U: Array, a: Array) -> Autoen
     xp = namespace_of(X)
     h = activations(X, W, b)
     residual = h @ U + a - X
+    # The derivative of the sigmoid.
     slope = h * (1 - h)
+    # The error of the reconstruction, propagated back to the units.
     back = (residual @ U.T) * slope
     return AutoencoderSums(
         xp.sum(residual * residual, dtype=xp.float64) / 2,
@@ -95,6 +97,7 @@ def objective(
     divergence += (1 - target) * np.log((1 - target) / (1 - active))
     value = float(sums.error) / n_rows + sparsity * float(divergence.sum())
     value += weight_decay / 2 * float((W * W).sum() + (U * U).sum())
+    # The derivative of the divergence by the mean activation.
     pull = sparsity * ((1 - target) / (1 - active) - target / active)
     return Objective(
         value,

@@ -46,7 +46,7 @@ def triangle(X: Array, D: Array, shift: Array) -> Array:
 
 
 def triangle_reference(X: Array, D: Array, shift: Array) -> Array:
-    """The text that the compiled twin is tested against."""
+    """Reference in the array API; the compiled version is tested against it."""
     xp = namespace_of(X)
     X = X - shift
     squares = row_energies(X)[:, None] + row_energies(D)[None, :] - 2 * (X @ D.T)
@@ -62,7 +62,7 @@ def soft_threshold(X: Array, D: Array, *, alpha: float, two_sided: bool) -> Arra
 
 
 def soft_threshold_reference(X: Array, D: Array, *, alpha: float, two_sided: bool) -> Array:
-    """The text that the compiled twin is tested against."""
+    """Reference in the array API; the compiled version is tested against it."""
     xp = namespace_of(X)
     S = X @ D.T
     positive = xp.clip(S - alpha, min=0)

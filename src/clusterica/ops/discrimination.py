@@ -43,6 +43,7 @@ class Discrimination:
         n, K = S.shape
         classes = xp.arange(self.n_classes, device=S.device)
         own_class = labels[:, None] == classes[None, :]
+        # Codes are ordered by class, so that a reshape brings those of a class together.
         sums = xp.sum(xp.reshape(S, (n, self.n_classes, -1)), axis=2)
         zero = xp.zeros_like(sums)
         own = xp.sum(xp.where(own_class, sums, zero), axis=1)

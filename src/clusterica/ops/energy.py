@@ -115,6 +115,7 @@ def pair_energy_correlations(
     fourth_k = b**4 * u4 + 4 * a * b**3 * u3v + 6 * ab**2 * u2v2 + 4 * a**3 * b * uv3 + a**4 * v4
     mean = squares + 2 * ab * r  # of both z_j² and z_k²
     d = _correlations(both - mean**2, fourth_j - mean**2, fourth_k - mean**2, mean, mean)
+    # Constant inputs depend on nothing.
     d[:, fourth == 0] = 0
     d[itself] = 1
     return d
@@ -130,6 +131,7 @@ def _correlations(
     """Divide covariances by standard deviations; variances that are rounding errors of the means give 0."""
     if variance_j.ndim == 1:
         variance_j, mean_j = variance_j[:, None], mean_j[:, None]
+    # Sums of float32 products may leave this much variance to a constant input.
     least = np.finfo(np.float32).eps
     is_random = (variance_j > least * mean_j**2) & (variance_k > least * mean_k**2)
     scale = np.sqrt(np.where(is_random, variance_j * variance_k, 1))

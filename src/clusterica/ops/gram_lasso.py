@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from clusterica.arrays import Array, is_cpu_tensor, is_host_array, namespace_of
+from clusterica.arrays import Array, is_cpu_tensor, is_host_array, namespace_of, stop_if_given_up
 from clusterica.ops.code import duality_gaps
 from clusterica.ops.cpu import lasso as cpu_lasso
 from clusterica.ops.cpu.lasso import LassoCodes
@@ -133,6 +133,7 @@ def lasso_of_gram_reference(
     where, done = xp.arange(B.shape[0], device=B.device), []
     fewest = leave * B.shape[0]
     for i in range(max_iter):
+        stop_if_given_up()
         Z, U = split.step(B, Z, U)
         if (i + 1) % _CHECK_EVERY and i + 1 < max_iter:
             continue

@@ -27,7 +27,7 @@ class Pull(NamedTuple):
 
 
 class Kernel(Protocol):
-    """What a kernel of one's own must have, in the array API; see :func:`check_kernel`."""
+    """Methods that a custom kernel must have, in the array API; see :func:`check_kernel`."""
 
     @property
     def unit_diagonal(self) -> bool:

@@ -26,6 +26,7 @@ def feature_sums(X: Array, about: Array, weights: Array) -> FeatureSums:
     """Return ``sum w``, ``sum w (x - a)`` and ``sum w (x - a)²``, the last two of shape (n_features,)."""
     xp = namespace_of(X)
     centred = X - about
+    # In float64: a float32 sum of many small weights would stop growing.
     weight = xp.sum(xp.astype(weights, xp.float64))
     return FeatureSums(weight, weights @ centred, weights @ (centred * centred))
 
@@ -151,6 +152,7 @@ def predicted(X: Array, A: Array, c: Array, about: Array | None, classes: Array)
 def winners(scores: Array) -> Array:
     """Return the code of the class with the largest margin; of two classes, by the sign of the one."""
     xp = namespace_of(scores)
+    # Two classes have one classifier, positive on the side of the second.
     if scores.shape[1] == 1:
         return xp.astype(scores[:, 0] > 0, xp.int64)
     return xp.astype(xp.argmax(scores, axis=1), xp.int64)

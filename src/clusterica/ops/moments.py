@@ -96,7 +96,7 @@ class Whitening(NamedTuple):
 
 
 class Spectrum(NamedTuple):
-    """Eigenvalues in falling order, shape (n_features,), and eigenvectors as columns.
+    """Eigenvalues in decreasing order, shape (n_features,), and eigenvectors as columns.
 
     Eigenvalues up to ``rounding`` may be rounding errors; the rank counts those above it.
     """

@@ -126,6 +126,8 @@ def orient(G: Contrast, *, squared: bool = False) -> OrientedContrast:
     weights /= weights.sum()
     value = np.asarray(Derivatives(*G(y)).value, dtype=np.float64)
     normal_mean = float(weights @ value)
+    # The parts of G along y and y² - 1 do not vary over rows of mean 0 and variance 1: only the rest is
+    # noise.
     slope, bend = float(weights @ (value * y)), float(weights @ (value * (y * y - 1))) / 2
     rest = value - normal_mean - slope * y - bend * (y * y - 1)
     spread = sqrt(float(weights @ rest**2))
@@ -133,7 +135,7 @@ def orient(G: Contrast, *, squared: bool = False) -> OrientedContrast:
     nodes, shares = np.polynomial.legendre.leggauss(64)
     uniform_mean = float(shares @ Derivatives(*G(sqrt(3) * nodes)).value) / 2
     gap = uniform_mean - normal_mean
-    # An odd or quadratic G has the same mean for all laws of mean 0 and variance 1, up to rounding.
+    # An odd or quadratic G has the same mean for all distributions of mean 0 and variance 1, up to rounding.
     if abs(gap) <= 1e-6 * sqrt(float(weights @ value**2)):
         raise ValueError(
             f"the contrast has the mean {normal_mean:.6g} for a normal and for a uniform variable of unit "

@@ -50,8 +50,10 @@ def null_directions(total: Moments, dtype: np.dtype) -> np.ndarray:
     # Eigenvalues in units of this noise: up to 1 a direction can't be told from a constant one.
     scale = np.sqrt(np.where(noise > 0, noise, 1))
     in_noise, V = np.linalg.eigh(C / np.outer(scale, scale))
+    # Everything is below the noise: then no direction is more constant than the others.
     if in_noise[-1] <= 1:
         return np.empty((0, len(C)))
+    # Back in the units of the features, in which the directions must be orthonormal.
     N, _ = np.linalg.qr(V[:, in_noise <= 1] / scale[:, None])
     return N.T
 

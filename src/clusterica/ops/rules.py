@@ -26,9 +26,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-import numba
-
 from clusterica.arrays import Array, namespace_of
+from clusterica.ops.cpu.compiling import compiled
 from clusterica.ops.linalg import polar_factor, row_energies, row_lengths, unit_rows
 
 
@@ -269,7 +268,7 @@ EUCLIDEAN, GAIN_SHAPE, DIRECTION, AXIS = Euclidean(), GainShape(), Direction(), 
 RULES: tuple[Rule, ...] = (EUCLIDEAN, GAIN_SHAPE, DIRECTION, AXIS)
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@compiled
 def gain_and_share(score, inverse_length, code):  # type: ignore[no-untyped-def]
     """Return `gains` and `shares` of one row for compiled code.
 

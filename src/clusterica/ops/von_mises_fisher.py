@@ -16,7 +16,7 @@ from clusterica.ops.assign import cosines
 from clusterica.ops.bessel import log_bessel
 from clusterica.ops.linalg import inverse_lengths, unit_rows
 
-# A concentration below this is zero: the density is that of the uniform law to all digits.
+# A concentration below this is zero: the density is that of the uniform distribution to all digits.
 _LEAST = 1e-12
 
 
@@ -109,6 +109,7 @@ def renew(total: MixtureSums, old: Mixture, *, tied: bool, largest: float) -> Mi
     if tied:
         r = np.full(len(lengths), lengths.sum() / total.counts.sum())
     else:
+        # A component that received nothing is divided by one here, and keeps its old concentration below.
         r = lengths / np.where(total.counts > 0, total.counts, 1)
     kappa = concentration(d, r, largest=largest)
     kappa = np.where(total.counts > 0, kappa, old.kappa)
@@ -182,6 +183,7 @@ def mixture_sums(
 def _softmax(E: Array) -> tuple[Array, Array]:
     """Return ``exp(E)`` with rows that sum to one, and the logarithm of the sums, in float64."""
     xp = namespace_of(E)
+    # Minus the largest exponent, so that none overflows.
     largest = xp.max(E, axis=1, keepdims=True)
     P = xp.exp(E - largest)
     sums = xp.sum(P, axis=1, keepdims=True)

@@ -51,9 +51,8 @@ class Progress:
 
         Callbacks that follow inner estimators, such as scikit-learn's ProgressBar, see it too.
         """
-        if not hasattr(
-            estimator, "set_callbacks"
-        ):  # an estimator that reports no progress of its own
+        # An estimator that reports no progress of its own.
+        if not hasattr(estimator, "set_callbacks"):
             task = self.subtask(name)
             yield
             task.end()
@@ -210,6 +209,7 @@ def _repeat(
 ) -> LoopResult:
     """Iterate from a state; the parameters are those of :func:`iterate`."""
     params, history, n_iter = start.params, list(start.history), start.n_iter
+    # A loop that had converged when it was stored does nothing any more.
     converged, stopped = start.converged, False
     while n_iter < max_iter and not (converged or stopped):
         task = progress.subtask("iteration") if progress is not None else None

@@ -65,13 +65,15 @@ def estimate(
     Parameters
     ----------
     estimator : estimator
-        KMeans and its kin, Whitener, ClusterICA, RICA, LinearSVC or ImageFeatures, with its parameters set.
+        KMeans and the other K-means estimators, Whitener, ClusterICA, RICA, LinearSVC or ImageFeatures,
+        with its parameters set.
     shape : tuple of int
         Shape of X: (n_samples, n_features), or (n_images, height, width, channels).
     method : {"fit", "transform"}, default="fit"
         What is run; "transform" stands for ``predict`` and ``decision_function`` as well.
     n_iter : int or None, default=None
-        Iterations of the fit; None takes ``max_iter`` of the estimator, the most that there can be.
+        Iterations of the fit, of one fit for ``C="auto"``; None takes ``max_iter`` of the estimator, the most
+        that there can be.
     n_classes : int, default=10
         Number of classes, for classifiers.
     dtype : dtype, default="float32"
@@ -93,6 +95,7 @@ def estimate(
     True
     """
     name = type(estimator).__name__
+    # The formula of the nearest base class: a subclass does the same work.
     known = (COSTS[c.__name__] for c in type(estimator).__mro__ if c.__name__ in COSTS)
     cost = next(known, None)
     if cost is None:
@@ -100,6 +103,7 @@ def estimate(
             f"there is no cost formula for {name}; there is one for the K-means family, "
             f"{', '.join(list(COSTS)[1:])}"
         )
+    # Grey images may come without an axis of channels.
     n_dims = (3, 4) if name == "ImageFeatures" else (2,)
     if len(shape) not in n_dims or min(shape) < 1:
         wanted = "(n_images, height, width, channels)" if 4 in n_dims else "(n_samples, n_features)"
@@ -120,6 +124,7 @@ def estimate(
     machine = measure(device, dtype.name)
     data = float(np.prod(shape)) * dtype.itemsize
     made = work.numbers * dtype.itemsize
+    # Blocks hold no more than the data, and two arrays of the width of the op for each row.
     rows = data + 2.0 * shape[0] * work.width * dtype.itemsize
     return Estimate(
         seconds=work.products / machine.products + (work.passes * data + made) / machine.bandwidth,

@@ -30,7 +30,7 @@ class ContrastNormalizer(FloatOutputMixin, OneToOneFeatureMixin, TransformerMixi
     r"""Give every row zero mean and about unit variance.
 
     Each row becomes :math:`(x - \mathrm{mean}(x)) / \sqrt{\mathrm{var}(x) + \epsilon}`, section 2.1 of
-    [1]_. The constant keeps flat patches, which hold little but noise, from being blown up.
+    [1]_. The constant keeps the noise of flat patches from being amplified.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class ContrastNormalizer(FloatOutputMixin, OneToOneFeatureMixin, TransformerMixi
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where X has them.
+        Names of the features, if X has column names.
 
     References
     ----------
@@ -72,7 +72,7 @@ class ContrastNormalizer(FloatOutputMixin, OneToOneFeatureMixin, TransformerMixi
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Fix the constant; warn if it is out of proportion to the data.
+        """Set the constant; warn if it is much larger than the variance of the rows.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Patches described by histograms of their gradients, ``x -> v / |v|``, in SIFT's layout."""
+"""Descriptors of patches: histograms of their gradients, ``x -> v / |v|``, in SIFT's layout."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class GradientDescriptor(
         Largest entry before a descriptor is scaled for the second time.
     floor : float, default=0.0
         Histograms that are shorter are not scaled to unit length but divided by this, so that the noise of
-        flat patches is not blown up. 1 is a usual choice for pixels in 0..1, 255 for pixels in 0..255.
+        flat patches is not amplified. 1 is a usual choice for pixels in 0..1, 255 for pixels in 0..255.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class GradientDescriptor(
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where X has them.
+        Names of the features, if X has column names.
 
     References
     ----------

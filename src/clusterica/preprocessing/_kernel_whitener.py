@@ -53,7 +53,7 @@ class KernelWhitener(
         which the mapped rows vary. A learner that follows may have more, as many or fewer components.
     eigenvalue_floor : float, default=0.0
         Least variance of a component as a share of the largest one, in [0, 1): components below it are mostly
-        noise, which whitening would blow up to variance 1, and are left out. With a floor n_components is the
+        noise, which whitening would amplify to variance 1, and are left out. With a floor n_components is the
         largest number that is kept.
     kernel : str or Kernel, default="rbf"
         "rbf" (:math:`e^{-\gamma \|x - y\|^2}`), "polynomial" (:math:`(1 + x^\top y)^3`), "inverse-distance"
@@ -65,7 +65,7 @@ class KernelWhitener(
         The :math:`\gamma` of "rbf"; "median" is one over the median squared distance of random pairs of rows.
     n_landmarks : int or None, default=None
         Number of landmarks, drawn at random from the rows; at least n_components. None is 1000, or twice
-        n_components if that is more, or all rows if there are less. With all rows it is exact kernel PCA.
+        n_components if that is more, or all rows if there are fewer. With all rows it is exact kernel PCA.
     normalize : bool, default=True
         Whether to scale rows to unit length first. Rows of zeros stay zero.
     random_state : int, RandomState, Generator or None, default=None
@@ -81,7 +81,7 @@ class KernelWhitener(
     mean_ : array of shape (n_landmarks,)
         Mean :math:`\mu` of :math:`k(L, x)` over the rows.
     eigenvalues_ : array of shape (n_components_,)
-        Variance of the mapped rows along the components (divided by n), in falling order.
+        Variance of the mapped rows along the components (divided by n), in decreasing order.
     kernel_ : Kernel
         The kernel in use.
     rank_ : int
@@ -91,7 +91,7 @@ class KernelWhitener(
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where X has them.
+        Names of the features, if X has column names.
 
     See Also
     --------

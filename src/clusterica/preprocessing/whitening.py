@@ -73,7 +73,7 @@ class Whitener(FloatOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMix
     dewhitening_ : array of shape (n_features, n_components_)
         Its inverse; the pseudo-inverse where directions were left out.
     eigenvalues_ : array of shape (n_features,)
-        Eigenvalues of the covariance (divided by n - 1), in falling order.
+        Eigenvalues of the covariance (divided by n - 1), in decreasing order.
     mean_ : array of shape (n_features,)
         Mean of the data.
     covariance_ : array of shape (n_features, n_features)
@@ -89,7 +89,7 @@ class Whitener(FloatOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMix
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where X has them.
+        Names of the features, if X has column names.
 
     Notes
     -----

@@ -15,7 +15,7 @@ LEAST_WHITE = 0.1
 # Ratio of the largest to the smallest variance that whitening makes equal. Grey patches of photographs have
 # 80 to 1,400 without any eps; colour patches 500 at eps=0.1, and 44,000 without it, where filters are noise.
 MOST_AMPLIFIED = 1e4
-# Excess kurtosis of a source that K-means can find: 0 is Gaussian, 1.2 the logistic law, 3 the Laplace law.
+# Excess kurtosis of a source that K-means can find: 0 is Gaussian, 1.2 logistic, 3 Laplace.
 # That of 20,000 Gaussian values has a standard deviation of .035. Filters of 3 x 3 and 4 x 4 pixels of
 # digits, which classify well, have medians of 0.2 and 0.4.
 SPARSE = 0.1

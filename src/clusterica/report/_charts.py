@@ -164,9 +164,8 @@ class _Frame(NamedTuple):
         right = right if right > left else left + 1  # of one value
         if not log:
             low, high = float(values.min()), float(values.max())
-            if high - low < 1e-12 * max(
-                abs(high), 1e-300
-            ):  # a line of one height has it in the middle
+            # A line of one height has it in the middle.
+            if high - low < 1e-12 * max(abs(high), 1e-300):
                 low, high = low - 0.5, high + 0.5
             return cls(left, right, low, high, _ticks(low, high), log)
         # What is a million times smaller than the largest is rounding error, and not worth most of the

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from clusterica.metrics import excess_kurtosis
+
 # Bins of a histogram, about as many as its picture has room for, and how many standard deviations it reaches
 # to both sides; the last bins have what lies beyond.
 N_BINS, REACH = 40, 5.0
@@ -43,7 +45,7 @@ def measure_responses(X: np.ndarray, filters: np.ndarray, *, n_strongest: int) -
     X : ndarray of shape (n_rows, n_features)
         Rows, such as whitened patches.
     filters : ndarray of shape (n, n_features)
-        One filter a row.
+        One filter per row.
     n_strongest : int
         How many rows to name for each filter.
 
@@ -81,14 +83,6 @@ def measure_responses(X: np.ndarray, filters: np.ndarray, *, n_strongest: int) -
     return Responses(
         np.concatenate(kurtosis), np.concatenate(histogram), np.concatenate(strongest), nearest
     )
-
-
-def excess_kurtosis(Z: np.ndarray) -> np.ndarray:
-    """Return ``E z⁴ / (E z²)² - 3`` of every column of centred values; NaN where a column is constant."""
-    Z = Z - Z.mean(axis=0)
-    second, fourth = (Z**2).mean(axis=0), (Z**4).mean(axis=0)
-    varies = second > 1e-20
-    return np.where(varies, fourth / np.where(varies, second, 1) ** 2 - 3, np.nan)
 
 
 def spectral_peaks(patterns: np.ndarray) -> Peaks:

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from clusterica import __version__
 from clusterica.arrays import as_generator, to_host
 from clusterica.cluster import cluster_sizes, learned_vectors
+from clusterica.metrics import excess_kurtosis
 from clusterica.report._banks import (
     find_networks,
     history_of,
@@ -19,7 +20,7 @@ from clusterica.report._banks import (
     spectrum_of,
     summarize_banks,
 )
-from clusterica.report._measures import as_bytes, excess_kurtosis
+from clusterica.report._measures import as_bytes
 
 # Rows that are looked at, of images and of tables: a share of 1 % is then known to about a tenth of it.
 N_SAMPLED = 20_000
@@ -138,7 +139,7 @@ def _rows(model: Any, X: Any, rng: np.random.Generator) -> dict[str, Any]:
         X = np.asarray(X) if isinstance(X, list) else X
         some = np.sort(rng.permutation(len(X))[:N_SAMPLED])
         sources = model.transform(X.iloc[some] if hasattr(X, "iloc") else X[some])
-        kurtosis = excess_kurtosis(np.asarray(to_host(sources), np.float64))
+        kurtosis = excess_kurtosis(sources)
     names = getattr(model, "feature_names_in_", None)
     return {
         "n_vectors": len(vectors),

@@ -135,6 +135,7 @@ def add_charts(page: Page, part: dict[str, Any]) -> None:
             y_label="objective",
         )
         charts.append((chart, f"Convergence of {name}: {len(values) - 1} iterations."))
+    # Filters of images have a size each, and learners of rows the sizes of their clusters.
     sizes = part.get("size") if "size" in part else part.get("sizes")
     if sizes is not None and len(sizes) > 1:
         ordered = -np.sort(-np.asarray(sizes, np.float64))
@@ -206,6 +207,7 @@ def add_vectors(page: Page, rows: dict[str, Any]) -> None:
     vectors, names = rows["vectors"], rows["names"]
     if not vectors.size:
         return
+    # One scale for all strips, so that rows can be compared.
     peak = float(np.abs(vectors).max())
     columns = [("", [str(i) for i in range(len(vectors))])]
     if rows["sizes"] is not None:
@@ -264,6 +266,7 @@ def _grid_data(bank: dict[str, Any]) -> dict[str, Any]:
             values = bank[order][kept]
             data[order] = [float(f"{v:.4g}") if np.isfinite(v) else None for v in values]
     if "histogram" in bank:
+        # Logarithms, so that the heavy tails of sparse responses can be seen.
         logs = np.log1p(bank["histogram"].astype(np.float64))
         scaled = np.rint(255 * logs / np.maximum(logs.max(axis=1, keepdims=True), 1))
         data |= {"histogram": _base64(scaled.astype(np.uint8)), "n_bins": N_BINS, "reach": REACH}
@@ -274,6 +277,7 @@ def _grid_data(bank: dict[str, Any]) -> dict[str, Any]:
 
 def _spectrum_chart(eigenvalues: np.ndarray, eps: float) -> tuple[str, str]:
     """Return the chart of eigenvalues, and of what whitening with eps makes of them, and its caption."""
+    # Never 0 / 0, where a direction has no variance.
     white = eigenvalues / np.maximum(eigenvalues + eps, np.finfo(np.float64).tiny)
     chart = line_chart(
         [Line(eigenvalues, "before"), Line(white, "after", second=True)],

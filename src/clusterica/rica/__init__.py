@@ -1,4 +1,4 @@
-"""Reconstruction ICA: sparse codes from which rows can be rebuilt, also with a kernel and with labels."""
+"""Reconstruction ICA: sparse codes that reconstruct the rows, also with a kernel and with labels."""
 
 from clusterica.rica._discriminative_kernel_rica import DiscriminativeKernelRICA
 from clusterica.rica._discriminative_rica import DiscriminativeRICA

@@ -136,7 +136,7 @@ class BaseKernelRICA(
             },
         )
         task.end()
-        self._keep(rows, found, sample)
+        self._set_fitted(rows, found, sample)
         self._warn_if_dead(rows, start, model.strength)
         progress.end()
 
@@ -159,7 +159,7 @@ class BaseKernelRICA(
         fn = partial(codes, kernel=self.kernel_, normalize=self.normalize)
         return transform_rows(fn, rows, W)
 
-    def _keep(self, rows: Rows, found: KernelMinimum, sample: np.ndarray) -> None:
+    def _set_fitted(self, rows: Rows, found: KernelMinimum, sample: np.ndarray) -> None:
         """Set the fitted attributes."""
         self.n_iter_ = found.result.n_iter
         self.objective_history_ = np.array(found.result.history)

@@ -207,8 +207,7 @@ class BaseRICA(
                 W = cluster_directions(rows, K, mean, labels, rng)
             else:
                 W = unit_rows(rng.normal(size=(K, rows.n_features)))
-            # Directions of unit length, K of them, make W x longer than x by √(K / n).
-            # So that W x is about as long as x.
+            # K unit vectors make W x longer than x by √(K / n): scaled back where lengths are free.
             return W if self.unit_norm else W * min(1.0, np.sqrt(rows.n_features / K))
         W = np.array(to_host(self.init), dtype=np.float64)
         if W.shape != (K, rows.n_features):

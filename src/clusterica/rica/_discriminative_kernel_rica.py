@@ -16,7 +16,7 @@ from clusterica.rica._labels import (
 
 
 class DiscriminativeKernelRICA(BaseKernelRICA):
-    r"""Sparse codes :math:`s = k(W, x)` with a part for every class (d-kRICA).
+    r"""Supervised kernel RICA: codes :math:`s = k(W, x)` with a part for every class (d-kRICA).
 
     :class:`KernelRICA` with the term of :class:`DiscriminativeRICA` that depends on labels (equation (11) of
     [1]_): :math:`\alpha\, d(s)` is added to its objective,
@@ -80,7 +80,7 @@ class DiscriminativeKernelRICA(BaseKernelRICA):
     median_similarity_ : float
         Median of :math:`k(w, x)` over basis vectors and some rows.
     n_dead_ : int
-        Number of basis vectors that no row is like, :math:`\max_i k(w, x_i) < 0.01`.
+        Number of basis vectors far from all rows, :math:`\max_i k(w, x_i) < 0.01`.
     n_uphill_ : ndarray of shape (n_iter_ + 1,)
         Number of basis vectors whose fixed point is no minimum (c <= 0), at the start and after every step.
     objective_history_ : ndarray of shape (n_iter_ + 1,)
@@ -92,7 +92,7 @@ class DiscriminativeKernelRICA(BaseKernelRICA):
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where X has them.
+        Names of the features, if X has column names.
 
     Warns
     -----

@@ -16,7 +16,7 @@ from clusterica.rica._labels import (
 
 
 class DiscriminativeRICA(BaseRICA):
-    r"""Sparse codes :math:`s = W x` with a part for every class (d-RICA, and DRICA).
+    r"""Supervised reconstruction ICA: codes :math:`s = W x` with a part for every class (d-RICA, DRICA).
 
     :class:`RICA` with a term that depends on labels: the codes of a row should be large in the part of its
     own class and small in those of the others (equations (9) and (10) of [1]_),
@@ -84,7 +84,7 @@ class DiscriminativeRICA(BaseRICA):
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where X has them.
+        Names of the features, if X has column names.
 
     See Also
     --------

@@ -11,7 +11,7 @@ from clusterica.rica._base_kernel_rica import BaseKernelRICA
 
 
 class KernelRICA(BaseKernelRICA):
-    r"""Sparse codes :math:`s = k(W, x)` in the space of a kernel (kRICA).
+    r"""Kernel reconstruction ICA: sparse codes :math:`s = k(W, x)` (kRICA).
 
     Reconstruction ICA of mapped rows :math:`\phi(x)`, with :math:`k(x, y) = \phi(x)^\top \phi(y)`, over basis
     vectors w in the space of the rows (equations (5) and (6) of [1]_, where a = 1):
@@ -73,7 +73,7 @@ class KernelRICA(BaseKernelRICA):
     median_similarity_ : float
         Median of :math:`k(w, x)` over basis vectors and some rows.
     n_dead_ : int
-        Number of basis vectors that no row is like, :math:`\max_i k(w, x_i) < 0.01`.
+        Number of basis vectors far from all rows, :math:`\max_i k(w, x_i) < 0.01`.
     n_uphill_ : ndarray of shape (n_iter_ + 1,)
         Number of basis vectors whose fixed point is no minimum (c <= 0), at the start and after every step.
     objective_history_ : ndarray of shape (n_iter_ + 1,)
@@ -85,7 +85,7 @@ class KernelRICA(BaseKernelRICA):
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where X has them.
+        Names of the features, if X has column names.
 
     Warns
     -----

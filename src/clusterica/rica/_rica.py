@@ -23,7 +23,7 @@ from clusterica.rica._base_rica import STEPS_OF_FIT, BaseRICA, BatchState, host_
 
 
 class RICA(BaseRICA):
-    r"""Sparse codes :math:`s = W x` that reconstruct the data, as many as asked for.
+    r"""Reconstruction ICA: sparse codes :math:`s = W x` that reconstruct the data, also overcomplete.
 
     Independent component analysis with a reconstruction cost [1]_ in place of orthogonal filters:
 
@@ -92,7 +92,7 @@ class RICA(BaseRICA):
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where X has them.
+        Names of the features, if X has column names.
 
     See Also
     --------
@@ -180,7 +180,7 @@ class RICA(BaseRICA):
 
     @fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Take one step on a batch of rows, by its gradient and those of the batches before (Adam).
+        """Update the filters with one batch of rows, by a step of Adam.
 
         The first batch chooses the start, as fit does; after fit it goes on from there. Steps become shorter
         as their number grows. Mean and reconstruction error, which is that before the step, are those of

@@ -15,13 +15,13 @@ from clusterica.datasets import photo_patches
 from clusterica.display import FiltersDisplay
 from clusterica.experiments._context import Context
 from clusterica.experiments._measures import (
-    excess_kurtosis,
     low_frequency_share,
     mean_absolute_cosine,
 )
 from clusterica.experiments._panels import side_by_side
 from clusterica.experiments._registry import experiment
 from clusterica.experiments._result import Check, Picture, Result
+from clusterica.metrics import excess_kurtosis
 from clusterica.preprocessing import ContrastNormalizer, Whitener
 
 HALF = 0.5  # of the value without whitening, under which one with it is much less

@@ -14,13 +14,13 @@ import numpy as np
 from clusterica.arrays import to_host
 from clusterica.cluster import GainShapeKMeans
 from clusterica.experiments._context import Context
-from clusterica.experiments._measures import excess_kurtosis
 from clusterica.experiments._panels import side_by_side
 from clusterica.experiments._patches import PatchSource
 from clusterica.experiments._registry import experiment
 from clusterica.experiments._result import Check, Picture, Result
 from clusterica.experiments.coates_ng_2012._sparse_coding import learn_sparse_code
 from clusterica.experiments.coates_ng_2012._tools import draw_tiles, place
+from clusterica.metrics import excess_kurtosis
 from clusterica.preprocessing import ContrastNormalizer, Whitener
 
 ALIKE = 0.7  # times the kurtosis of sparse coding from which a centroid's is similar or larger
@@ -230,7 +230,7 @@ def _replace_rows(X: Any, transform: Callable[[Any], Any]) -> None:
 def _filters(
     ctx: Context, source: PatchSource, settings: dict[str, Any]
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Return filters of each kind, one a row, and their responses to fresh patches."""
+    """Return filters of each kind, one per row, and their responses to fresh patches."""
     rng = np.random.default_rng(ctx.seed)
     counts = (settings["n_patches"], settings["n_fresh"])
     X, fresh = _white(ctx, source, settings["patch_size"], counts, rng)

@@ -12,11 +12,11 @@ import numpy as np
 from clusterica.arrays import to_host
 from clusterica.cluster import GainShapeKMeans
 from clusterica.experiments._context import Context
-from clusterica.experiments._measures import excess_kurtosis
 from clusterica.experiments._patches import PatchSource
 from clusterica.experiments._registry import experiment
 from clusterica.experiments._result import Check, Picture, Result
 from clusterica.experiments.coates_ng_2012._tools import GAP, draw_tiles, panel_grid, place
+from clusterica.metrics import excess_kurtosis
 from clusterica.preprocessing import ContrastNormalizer, Whitener
 
 NEARLY_ALL = 0.9  # share of the centroids that has to use one half only

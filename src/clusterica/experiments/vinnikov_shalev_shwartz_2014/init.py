@@ -13,7 +13,6 @@ from clusterica.cluster import KMeans
 from clusterica.display import FiltersDisplay
 from clusterica.experiments._bands import band
 from clusterica.experiments._context import Context
-from clusterica.experiments._measures import excess_kurtosis
 from clusterica.experiments._panels import side_by_side
 from clusterica.experiments._patches import (
     CONTRAST_EPS,
@@ -24,6 +23,7 @@ from clusterica.experiments._patches import (
 )
 from clusterica.experiments._registry import experiment
 from clusterica.experiments._result import Check, Picture, Result
+from clusterica.metrics import excess_kurtosis
 
 NOTE = (
     "Filters of K-means with k = 2d on the same white patches, medians over the starts with the 10 % and "

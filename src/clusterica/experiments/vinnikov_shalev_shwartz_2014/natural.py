@@ -10,7 +10,7 @@ import numpy as np
 from clusterica.cluster import KMeans
 from clusterica.display import FiltersDisplay
 from clusterica.experiments._context import Context
-from clusterica.experiments._measures import excess_kurtosis, orientation_share
+from clusterica.experiments._measures import orientation_share
 from clusterica.experiments._panels import side_by_side
 from clusterica.experiments._patches import (
     CONTRAST_EPS,
@@ -22,6 +22,7 @@ from clusterica.experiments._patches import (
 from clusterica.experiments._registry import experiment
 from clusterica.experiments._result import Check, Picture, Result
 from clusterica.ica import ClusterICA
+from clusterica.metrics import excess_kurtosis
 
 SPARSE = 3.0  # excess kurtosis of a Laplace law
 SPARSER = 1.5  # times the kurtosis of random filters, which contrast alone brings above 3

@@ -8,19 +8,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
 from clusterica.arrays import Array
+from clusterica.ops.cpu.compiling import compiled_sum, inlined
 from clusterica.ops.rules import Flags, gain_and_share
-
-compiled = numba.njit(nogil=True, cache=True, error_model="numpy")
-# A part of its caller: compiled with it, and not once more alone, which saves seconds at first use.
-inlined = numba.njit(nogil=True, cache=True, error_model="numpy", inline="always")
-# Sums over the features of one row may be taken in any order, so that they vectorise.
-compiled_sum = numba.njit(
-    nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract"}
-)
 
 
 class StepArrays(NamedTuple):
@@ -42,7 +34,7 @@ class StepArrays(NamedTuple):
 
 @compiled_sum
 def inverse_length(x, shift):  # type: ignore[no-untyped-def]
-    """One over the length of a row less the shift; 0 for a row of zeros."""
+    """One over the length of a row minus the shift; 0 for a row of zeros."""
     energy = x[:1].sum() * 0  # zero, of the type of x, for a row without entries too
     for f in range(x.shape[0]):
         energy += (x[f] - shift[f]) ** 2

@@ -14,16 +14,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from clusterica.arrays import Array
-from clusterica.ops.cpu.adding import (
-    StepArrays,
-    add_rows,
-    compiled,
-    compiled_sum,
-    inlined,
-    inverse_length,
-    invert_lengths,
-)
-from clusterica.ops.cpu.screen import can_screen, pays, screen
+from clusterica.ops.cpu.adding import StepArrays, add_rows, inverse_length, invert_lengths
+from clusterica.ops.cpu.compiling import compiled, compiled_sum, inlined
+from clusterica.ops.cpu.screen import can_screen, screen
 from clusterica.ops.rules import Assignment, LloydSums, Rule, gain_and_share
 
 
@@ -77,10 +70,13 @@ def _assign_and_add(
     weights = np.empty(0, X.dtype) if weights is None else weights
     counts = np.zeros(rule.n_labels(C.shape[0]))
     step = StepArrays(rule.center_bias(C), weights, labels, scores, rule.flags, sums, counts)
+    if screened is None:
+        # Few rows do not pay for rounding the centres, few products a row not for rounding the rows.
+        screened = X.shape[0] >= 256 and C.size >= 4800
     if sp.issparse(X):
         by_feature = np.ascontiguousarray(C.T)
         gain = _sparse_rows(X.data, X.indices, X.indptr, by_feature, *step)
-    elif can_screen(X, C) and (pays(X, C) if screened is None else screened):
+    elif screened and can_screen(X, C):
         found = screen(X, C, _or_zero(shift, X), step)
         gain = found.gain
         # Then the rows that the screen left open, and those that it did not come to.
@@ -157,7 +153,7 @@ def _dense_tiles(  # type: ignore[no-untyped-def]
 
 @inlined
 def _turn(X, shift, columns):  # type: ignore[no-untyped-def]
-    """Transpose the rows less the shift, sixteen at a time: a cache line of every column."""
+    """Transpose the rows minus the shift, sixteen at a time: a cache line of every column."""
     n, d = X.shape
     whole = n - n % 16
     for i in range(0, whole, 16):

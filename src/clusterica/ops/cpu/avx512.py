@@ -181,7 +181,7 @@ def _update_ranks(
         for number, first, second in zip(numbers, of_half[::2], of_half[1::2], strict=True):
             top = b.and_(b.bitcast(_extreme(b, ">", first, second), _WORDS), others)
             value = b.bitcast(b.or_(top, number), _FLOATS)
-            # Put it in its place among the best, in falling order, and drop the least.
+            # Put it in its place among the best, in decreasing order, and drop the least.
             for q, other in enumerate(best):
                 best[q] = _extreme(b, ">", other, value)
                 value = _extreme(b, "<", other, value)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from clusterica.arrays import pieces
-from clusterica.ops.cpu.adding import compiled, compiled_sum
+from clusterica.ops.cpu.compiling import compiled, compiled_sum
 from clusterica.ops.linalg import row_energies
 
 # What is under this many units in the last place, relative to what it was computed from, is rounding.
@@ -38,7 +38,7 @@ def omp(
     B: np.ndarray = X @ D.T
     codes = np.zeros_like(B)
     G, rounding = np.ascontiguousarray(G), ROUNDING * np.finfo(B.dtype).eps
-    for part in pieces(B.shape[0], 256):
+    for part in pieces(B.shape[0]):
         _omp(B[part], G, inverse, n_nonzero, rounding, codes[part])
     return codes
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from clusterica.ops.cpu.adding import compiled
+from clusterica.ops.cpu.compiling import compiled
 
 
 def sparse_products(S: np.ndarray, X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -13,9 +13,9 @@ from enum import IntEnum
 from math import ceil
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
+from clusterica.ops.cpu.compiling import compiled, compiler, inlined
 from clusterica.ops.patch import Cell, CellPooling, join_pieces, make_tiling
 
 # A tile has about one MiB of float32 responses, so that it stays in the second cache.
@@ -23,11 +23,8 @@ _RESPONSES = 2**18
 # Rows of a tile, from and to: with fewer BLAS does not run well.
 _TILE_ROWS = (48, 1024)
 
-compiled = numba.njit(nogil=True, cache=True, error_model="numpy")
 # Sums and largest values along one row may be taken in any order, so that they vectorise.
-compiled_sum = numba.njit(
-    nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nnan", "nsz"}
-)
+compiled_sum = compiler(fastmath={"reassoc", "contract", "nnan", "nsz"})
 
 
 class Code(IntEnum):
@@ -153,7 +150,8 @@ def _encode(images, filters, tiling, sizes, kinds, constants, pieces):  # type: 
                 Y = whitened[: P.shape[0] * n_inputs].reshape(P.shape[0], n_inputs)
                 np.dot(P, T.T, Y)
                 for row in range(Y.shape[0]):
-                    Y[row] -= shift
+                    for f in range(n_inputs):  # the same in one line takes a second more to compile
+                        Y[row, f] -= shift[f]
                 P = Y
             for j in range(0, k, width):
                 part = F[j : j + width]
@@ -165,13 +163,13 @@ def _encode(images, filters, tiling, sizes, kinds, constants, pieces):  # type: 
                 )
 
 
-@compiled
+@inlined
 def _is_fused(kinds):  # type: ignore[no-untyped-def]
     """Whether codes are added up without being written: sums of thresholded responses."""
     return kinds[0] in (_POSITIVE, _BOTH_SIGNS) and kinds[1] not in (_MAX, _L2)
 
 
-@compiled
+@inlined
 def _pool_tile(  # type: ignore[no-untyped-def]
     S, P, bias, alpha, kinds, segments, t, codes, pieces, first
 ):
@@ -196,7 +194,7 @@ def _pool_tile(  # type: ignore[no-untyped-def]
                     _pool(C[rows], pooling, z)
 
 
-@compiled
+@inlined
 def _gather(images, runs, patch_size, stride, buffer):  # type: ignore[no-untyped-def]
     """Copy the patches of the runs, image after image, to the rows of a tile."""
     n, height, _, channels = images.shape
@@ -246,7 +244,7 @@ def _normalize(P, eps):  # type: ignore[no-untyped-def]
             x[f] = (x[f] - mean) * scale
 
 
-@compiled
+@inlined
 def _add_thresholded(S, bias, alpha, positive, negative):  # type: ignore[no-untyped-def]
     """Add ``max(0, s - alpha)`` to positive and ``max(0, -s - alpha)`` to negative, four rows at a time."""
     n, k = S.shape

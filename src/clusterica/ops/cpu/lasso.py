@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from clusterica.arrays import Array, pieces
-from clusterica.ops.cpu.adding import compiled, compiled_sum
+from clusterica.ops.cpu.compiling import compiled, compiled_sum
 
 # Rounding of the responses of a residual, in units in the last place of the largest response of the row.
 GAP_ROUNDING = 16
@@ -38,8 +38,7 @@ def lasso(
     codes, gaps = np.zeros_like(B), np.empty(B.shape[0], B.dtype)
     eps = np.finfo(B.dtype).eps
     B, G = np.ascontiguousarray(B), np.ascontiguousarray(G, B.dtype)
-    # Few, since a row with dense codes takes long; the number is a guess and was not tuned.
-    for part in pieces(B.shape[0], 32):
+    for part in pieces(B.shape[0]):
         settings = (float(alpha), max_iter, tol, eps)
         _lasso(B[part], energies[part], G, *settings, codes[part], gaps[part])
     return LassoCodes(codes, gaps)

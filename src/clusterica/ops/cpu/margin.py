@@ -7,8 +7,9 @@ rows are still in cache for the second product.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+
+from clusterica.ops.cpu.compiling import compiled, compiled_sum
 
 # Twelve sums, each a vector register, leave room for the operands in the 16 registers of AVX2.
 _ROWS, _CLASSIFIERS = 6, 2
@@ -16,12 +17,6 @@ _ROWS, _CLASSIFIERS = 6, 2
 _TILE = 48
 # After so many tiles, float32 sums are added to float64 ones, so that they keep their digits.
 _TILES = 6
-
-compiled = numba.njit(nogil=True, cache=True, error_model="numpy")
-# Sums over features may be taken in any order, so that they vectorise.
-compiled_sum = numba.njit(
-    nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract"}
-)
 
 
 def margin_sums(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from clusterica.ops.cpu.compiling import compiler
+
 # Sums along a row of codes may be taken in any order, so that they vectorise.
-compiled = numba.njit(
-    nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract", "arcp"}
-)
+compiled = compiler(fastmath={"reassoc", "contract", "arcp"})
 
 
 def torus_penalty(

@@ -12,8 +12,9 @@ sign, the centres have unit length, and one margin for all of them is added to t
 
 Ranked are the three best groups of two centres. Those of the first group are scored in float32; those of
 the second too, if its rank reaches that far. If the third reaches as far, there may be more, and the row
-is left open for the plain float32 step. So a label is always that of the best float32 score, the lowest
-index first, as without the screen. Overflow and underflow widen the bound, and leave rows open too.
+is left open for the plain float32 step. So a label is always that of the best float32 score, and of equal
+scores the lowest index, as without the screen. Overflow and underflow widen the bound, and leave rows open
+too.
 
 On Gaussian rows, which have no clusters, fewer than one row in a hundred stays open. Where it would be
 many, as among centres that are nearly the same, the screen gives up and leaves the rest of the block.
@@ -27,13 +28,7 @@ from typing import NamedTuple
 import numpy as np
 
 from clusterica.ops.cpu import avx512
-from clusterica.ops.cpu.adding import (
-    StepArrays,
-    add_rows,
-    compiled,
-    inlined,
-    invert_lengths,
-)
+from clusterica.ops.cpu.adding import StepArrays, add_rows, invert_lengths
 from clusterica.ops.cpu.avx512 import (
     GROUP,
     LANES,
@@ -47,12 +42,11 @@ from clusterica.ops.cpu.avx512 import (
     two_dots,
     word_above,
 )
+from clusterica.ops.cpu.compiling import compiled, inlined
 
 # The words of the rows of a tile stay in the second cache, while those of the centres pass by.
 _TILE_BYTES = 2**16
 _MOST_TILE_ROWS = 8 * PANEL_ROWS
-# Few rows do not pay for rounding the centres, few products a row not for rounding the rows.
-_FEWEST_ROWS, _FEWEST_PRODUCTS = 256, 4800
 _MOST_FEATURES, _MOST_CENTERS = 2**14, 2**15  # keep the relative errors in the margin small
 # The share of open rows from which the float32 step alone is faster.
 _MOST_OPEN = 0.25
@@ -82,11 +76,6 @@ def can_screen(X: np.ndarray, C: np.ndarray) -> bool:
     k, d = C.shape
     small = 1 <= d <= _MOST_FEATURES and 1 <= k <= _MOST_CENTERS
     return X.dtype == np.float32 and X.flags.c_contiguous and small and avx512.is_available()
-
-
-def pays(X: np.ndarray, C: np.ndarray) -> bool:
-    """Whether the screen is expected to save time."""
-    return len(X) >= _FEWEST_ROWS and C.size >= _FEWEST_PRODUCTS
 
 
 def screen(

@@ -1,7 +1,9 @@
-"""The result of all readers of images: images, labels, class names, and folds or files."""
+"""What readers and generators of data share: their result ``ImageSet``, and checks of parameters."""
 
 from __future__ import annotations
 
+import numbers
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -72,3 +74,24 @@ def join_and_free(parts: list[np.ndarray]) -> np.ndarray:
         out[end - len(part) : end] = part
         end -= len(part)
     return out
+
+
+def check_choice(name: str, value: object, allowed: Sequence[str]) -> None:
+    """Raise an error if a value is not one of those allowed."""
+    if value not in allowed:
+        raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(map(repr, allowed))}.")
+
+
+def check_count(name: str, value: Any, *, largest: int | None = None, what: str = "") -> None:
+    """Raise an error if a value is not a whole number from 1 to ``largest``, which is ``what``."""
+    if is_count(value) and (largest is None or value <= largest):
+        return
+    rule = "of at least 1" if largest is None else f"from 1 to {largest}, {what}"
+    raise ValueError(f"{name} is {value!r}; it must be a whole number {rule}.")
+
+
+def is_count(value: Any) -> bool:
+    """Return whether a value is a whole number from 1; NumPy's are, True is not."""
+    if isinstance(value, bool):
+        return False
+    return isinstance(value, numbers.Integral) and int(value) >= 1

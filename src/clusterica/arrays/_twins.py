@@ -1,0 +1,106 @@
+"""Twins of ops for GPUs: compiled kernels of the same signature, used where the configuration asks for them.
+
+An op names its twin with :func:`gpu_twin`. The walk replaces the op by it for float32 rows on a CUDA device,
+since ops themselves read no configuration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from importlib.util import find_spec
+from typing import Any, TypeVar
+
+import array_api_compat
+import numpy as np
+
+from clusterica.arrays._place import Place, active_config
+
+Op = TypeVar("Op", bound=Callable[..., Any])
+
+# The first generation of NVIDIA GPUs whose matrix units take bfloat16 and float32.
+LEAST_CAPABILITY = (8, 0)
+
+
+def gpu_twin(load: Callable[[], Callable[..., Any]]) -> Callable[[Op], Op]:
+    """Name the twin of an op, beside the op.
+
+    Parameters
+    ----------
+    load : callable
+        ``load()`` imports the twin and returns it. The twin takes what the op takes, and a keyword
+        ``precision``, that of the configuration.
+    """
+
+    def name(op: Op) -> Op:
+        op.gpu_twin = load  # type: ignore[attr-defined]
+        return op
+
+    return name
+
+
+def for_place(fn: Callable[..., Any], place: Place, dtype: np.dtype[Any]) -> Callable[..., Any]:
+    """Return the twin of an op where the configuration asks for it and the device can run it, else the op."""
+    if dtype != np.float32 or why_no_kernels(place.like) is not None:
+        return fn
+    twin: Callable[..., Any] = _twin(fn)
+    return twin
+
+
+def _twin(fn: Any) -> Any:
+    if isinstance(fn, partial):
+        inner = _twin(fn.func)
+        return fn if inner is fn.func else partial(inner, *fn.args, **fn.keywords)
+    if hasattr(fn, "fn"):  # the walk's wrappers of ops that give sums only, or values per row only
+        inner = _twin(fn.fn)
+        return fn if inner is fn.fn else type(fn)(inner)
+    load = getattr(fn, "gpu_twin", None)
+    return fn if load is None else partial(load(), precision=active_config().precision)
+
+
+def why_no_kernels(like: Any) -> str | None:
+    """Return why arrays like this one are computed by plain operations; None if by kernels.
+
+    Raises ImportError where kernels were asked for and Triton is missing.
+    """
+    if active_config().gpu_kernels is None:
+        return "gpu_kernels is None"
+    if not (array_api_compat.is_torch_array(like) and like.device.type == "cuda"):
+        return "the data is not on a CUDA device"
+    if find_spec("triton") is None:
+        raise ImportError("gpu_kernels='triton' needs Triton; install it with: pip install triton")
+    import torch
+
+    capability = torch.cuda.get_device_capability(like.device)
+    if capability < LEAST_CAPABILITY:
+        name, needed = torch.cuda.get_device_name(like.device), ".".join(map(str, LEAST_CAPABILITY))
+        return f"{name} has compute capability {capability[0]}.{capability[1]}, and kernels need {needed}"
+    return None
+
+
+def describe_kernels(X: Any) -> str:
+    """Return in words what computes on arrays like X under the settings in force.
+
+    Parameters
+    ----------
+    X : array or tensor
+        Its device counts, not its values.
+
+    Returns
+    -------
+    str
+        ``"Triton kernels, products in float16"``, or ``"plain array operations: "`` and why.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import clusterica
+    >>> clusterica.describe_kernels(np.zeros((2, 3)))
+    'plain array operations: gpu_kernels is None'
+    """
+    why = why_no_kernels(X)
+    if why is None and str(X.dtype).rsplit(".", maxsplit=1)[-1] == "float64":
+        why = "kernels take no float64"
+    if why is not None:
+        return f"plain array operations: {why}"
+    return f"Triton kernels, products in {active_config().precision}"

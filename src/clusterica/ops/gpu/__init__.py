@@ -1,0 +1,1 @@
+"""Triton twins of ops for CUDA tensors; the walk chooses them where the configuration asks for them."""

@@ -1,0 +1,239 @@
+"""One Lloyd step on a CUDA tensor by Triton kernels: twins of the ops in :mod:`clusterica.ops.assign`.
+
+`precision` is that of the products that choose the labels:
+
+=============  ==================================================================================
+"float32"      products of float32 without matrix units, as the reference
+"tf32"         matrix units of float32, with 10 bits of the mantissa
+"bfloat16"     halves with 7 bits; rows and centres are rounded as they are read
+"float16"      halves with 10 bits, each row and all centres divided by a power of two
+"screened"     float16 rules out most centres, and float32 decides: the labels of float32
+=============  ==================================================================================
+
+Scores, gains, sums and losses are of float32 numbers under all of them, added up in float64.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+import triton
+
+from clusterica.arrays import Array, Row, working_memory
+from clusterica.ops import assign as reference
+from clusterica.ops.assign import FitSums
+from clusterica.ops.gpu import nearest, sums
+from clusterica.ops.gpu.tiling import Tiling, chunk_widths, tiling_for
+from clusterica.ops.rules import Assignment, LloydSums, Rule
+
+# Rows of a piece of a cluster. Fewer make more programs and more partial sums: with 512 of them, 400,000 rows
+# in 1,600 clusters make at most 2,381 partial sums, 18 for each multiprocessor of an H200. Not measured yet.
+PIECE = 512
+
+_HALVES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "screened": torch.float16}
+
+
+class Centers(NamedTuple):
+    """Centres as the kernels read them."""
+
+    C: Array
+    """In float32, (n_centers, n_features)."""
+    bias: Array
+    """Of the float32 scores, (n_centers,)."""
+    words: Array
+    """In the precision of the products, padded by zeros to whole tiles."""
+    word_bias: Array
+    """Of the rounded scores; infinite for centres that pad a tile."""
+    bounds: Array
+    """The largest |c|, |c - c'| and bias, as rounded scores have them."""
+
+
+@working_memory(lambda row, C, shift: _bytes(row), wide_sums=True)
+def best_labels(X: Array, C: Array, shift: Array | None, *, rule: Rule, precision: str) -> Array:
+    """Return the label of every row; see :func:`clusterica.ops.assign.best_labels`."""
+    return assign(X, C, shift, rule=rule, precision=precision).labels
+
+
+@working_memory(lambda row, C, shift: _bytes(row), wide_sums=True)
+def center_sums(
+    X: Array, C: Array, shift: Array | None, weights: Array, *, rule: Rule, precision: str
+) -> LloydSums:
+    """Assign a block and return its sums; see :func:`clusterica.ops.assign.center_sums`."""
+    X, C, shift = _contiguous(X, C, shift)
+    labels = _labels(X, C, shift, rule, precision)
+    return _sums(X, C, shift, labels, weights, rule)
+
+
+# The reference of the losses makes three arrays of the size of the block.
+@working_memory(lambda row, C, shift: 3 * row.nbytes + _bytes(row), wide_sums=True)
+def fit_sums(
+    X: Array, C: Array, shift: Array | None, weights: Array, *, rule: Rule, precision: str
+) -> tuple[Array, FitSums]:
+    """Assign a block and say how well the centres fit; see :func:`clusterica.ops.assign.fit_sums`."""
+    labels, best = assign(X, C, shift, rule=rule, precision=precision)
+    value = (
+        rule.gains(best, None)
+        if rule.maximized
+        else reference.losses(X, C, shift, labels, best, rule)
+    )
+    X, C, shift = _contiguous(X, C, shift)
+    counts = _sums(X, C, shift, labels % C.shape[0], weights, rule).counts
+    return labels, FitSums(counts, torch.sum(value * weights, dtype=torch.float64))
+
+
+@working_memory(lambda row, C, shift: 3 * row.nbytes + _bytes(row))
+def row_losses(X: Array, C: Array, shift: Array | None, *, rule: Rule, precision: str) -> Array:
+    """Return what the best centre leaves of every row; see :func:`clusterica.ops.assign.row_losses`."""
+    labels, best = assign(X, C, shift, rule=rule, precision=precision)
+    return reference.losses(X, C, shift, labels, best, rule)
+
+
+def assign(X: Array, C: Array, shift: Array | None, *, rule: Rule, precision: str) -> Assignment:
+    """Return the label of every row and its score; see :func:`clusterica.ops.assign.assign`."""
+    X, C, shift = _contiguous(X, C, shift)
+    (n, d), k = X.shape, C.shape[0]
+    labels = _labels(X, C, shift, rule, precision)
+    scores = torch.empty(n, dtype=torch.float32, device=X.device)
+    tile, width = 16, min(triton.next_power_of_2(d), 1024)
+    sums.row_scores[(triton.cdiv(n, tile),)](
+        X, C, rule.center_bias(C), C if shift is None else shift, labels, scores, n, d, X.stride(0), k,
+        BM=tile, WIDTH=width, SHIFTED=shift is not None, BOTH_SIGNS=rule.both_signs,
+    )  # fmt: skip
+    return Assignment(labels, scores)
+
+
+def _bytes(row: Row) -> int:
+    """Return the memory for each row: two labels, keys and indices of a sort and its copies, partial sums."""
+    return 64 + 8 * row.n_features // PIECE
+
+
+def _contiguous(X: Array, C: Array, shift: Array | None) -> tuple[Array, Array, Array | None]:
+    """Return float32 arrays whose features lie side by side; rows of X may be apart."""
+    X = X if X.stride(1) == 1 else X.contiguous()
+    C = C.to(torch.float32).contiguous()
+    return X, C, None if shift is None else shift.to(torch.float32).contiguous()
+
+
+def _labels(X: Array, C: Array, shift: Array | None, rule: Rule, precision: str) -> Array:
+    """Return the index of the best free centre of every row, int32."""
+    tiling = tiling_for(X.device, precision, X.shape[1], C.shape[0])
+    centers = round_centers(C, rule, precision, tiling)
+    labels = torch.empty(X.shape[0], dtype=torch.int32, device=X.device)
+    if precision != "screened":
+        launch_nearest(X, centers, shift, labels, labels, None, rule, precision, tiling)
+        return labels
+    other = torch.empty_like(labels)
+    launch_nearest(X, centers, shift, labels, other, None, rule, precision, tiling)
+    n, d = X.shape
+    rows, width = 16, min(triton.next_power_of_2(d), 1024)
+    nearest.decide[(triton.cdiv(n, rows),)](
+        X, centers.C, centers.bias, C if shift is None else shift, labels, other, n, d, X.stride(0),
+        BM=rows, WIDTH=width, SIGNLESS=rule.ignores_sign, SHIFTED=shift is not None,
+    )  # fmt: skip
+    left = torch.nonzero(other == nearest.OPEN.value)[:, 0]
+    if len(left):
+        tiling = tiling_for(X.device, "float32", d, C.shape[0])
+        centers = round_centers(C, rule, "float32", tiling)
+        launch_nearest(X, centers, shift, labels, labels, left, rule, "float32", tiling)
+    return labels
+
+
+def launch_nearest(
+    X: Array,
+    centers: Centers,
+    shift: Array | None,
+    labels: Array,
+    other: Array,
+    index: Array | None,
+    rule: Rule,
+    precision: str,
+    tiling: Tiling,
+) -> None:
+    """Fill the labels of all rows, or of those at the index."""
+    n, d = X.shape[0] if index is None else len(index), X.shape[1]
+    k, padded = centers.C.shape[0], centers.words.shape[0]
+    settings: dict[str, Any] = {
+        "BM": tiling.rows,
+        "BN": tiling.centers,
+        "DOT": "tf32" if precision == "tf32" else "ieee",
+        "HALF": precision in _HALVES,
+        "SCREEN": precision == "screened",
+        "SIGNLESS": rule.ignores_sign,
+        # Where the sign counts, padding has an infinite bias; where it does not, scores of 0 never win.
+        "BIASED": not rule.ignores_sign and (not rule.unit_centers or padded > k),
+        "SHIFTED": shift is not None,
+        "INDEXED": index is not None,
+        "num_warps": tiling.warps,
+        "num_stages": tiling.stages,
+    }
+    widths = chunk_widths(d)
+    if widths is None:
+        kernel, settings = nearest.nearest_looped, settings | {"WIDTH": tiling.features}
+    else:
+        named = {f"W{i}": w for i, w in enumerate((*widths, 0, 0, 0)[:4])}
+        kernel, settings = nearest.nearest_held, settings | named
+    kernel[(triton.cdiv(n, tiling.rows),)](
+        X, centers.words, centers.word_bias, X if shift is None else shift, centers.bounds,
+        labels if index is None else index, labels, other, n, d, X.stride(0),
+        centers.words.stride(0), k, **settings,
+    )  # fmt: skip
+
+
+def round_centers(C: Array, rule: Rule, precision: str, tiling: Tiling) -> Centers:
+    """Return the centres in the precision of the products, padded to whole tiles."""
+    k, d = C.shape
+    widths = chunk_widths(d)
+    wide = -(-d // tiling.features) * tiling.features if widths is None else sum(widths)
+    padded = -(-k // tiling.centers) * tiling.centers
+    bias = rule.center_bias(C)
+    scaled, scaled_bias = C, bias
+    if precision in _HALVES:
+        # A power of two, on the device: no number is brought to the host.
+        largest = torch.clamp(C.abs().amax(), min=2.0**-100)
+        scale = torch.exp2(-torch.floor(torch.log2(largest)))
+        scaled, scaled_bias = C * scale, bias * scale
+    words = torch.zeros((padded, wide), dtype=_HALVES.get(precision, C.dtype), device=C.device)
+    words[:k, :d] = scaled
+    word_bias = torch.full((padded,), torch.inf, dtype=C.dtype, device=C.device)
+    word_bias[:k] = scaled_bias
+    bounds = bias
+    if precision == "screened":
+        error = scaled - words[:k, :d].to(C.dtype)
+        lengths = torch.linalg.vector_norm(torch.stack((scaled, error)), dim=2)
+        bounds = torch.cat((lengths.amax(dim=1), scaled_bias.amax()[None]))
+    return Centers(C, bias, words, word_bias, bounds)
+
+
+def _sums(
+    X: Array, C: Array, shift: Array | None, labels: Array, weights: Array, rule: Rule
+) -> LloydSums:
+    """Return what the centres receive from rows with these labels of free centres."""
+    (n, d), k, device = X.shape, C.shape[0], X.device
+    # A radix sort takes a pass for each byte of its keys.
+    narrow = torch.uint8 if k <= 256 else torch.int16 if k <= 2**15 else torch.int32
+    ordered, order = torch.sort(labels.to(narrow), stable=True)
+    ends = torch.arange(k + 1, dtype=torch.int32, device=device)
+    offsets = torch.searchsorted(ordered.to(torch.int32), ends)
+    first_pieces = torch.zeros(k + 1, dtype=torch.int64, device=device)
+    first_pieces[1:] = torch.cumsum((offsets.diff() + PIECE - 1) // PIECE, dim=0)
+    n_pieces = n // PIECE + k  # no fewer than there are, without asking the device
+    clusters = torch.searchsorted(
+        first_pieces[1:], torch.arange(n_pieces, device=device), right=True
+    )
+    wide = {"dtype": torch.float64, "device": device}
+    partial, counted = torch.empty((n_pieces, d), **wide), torch.empty((n_pieces, 2), **wide)
+    gains = torch.zeros(n_pieces, **wide)
+    width = min(triton.next_power_of_2(d), 1024)
+    chunks = triton.cdiv(d, width)
+    sums.piece_sums[(n_pieces, chunks)](
+        X, C, rule.center_bias(C), C if shift is None else shift, weights.to(torch.float32).contiguous(),
+        order, offsets, first_pieces, clusters, partial, counted, gains, d, X.stride(0), k,
+        PIECE=PIECE, BM=16, WIDTH=width, CODE=rule.code, SHIFTED=shift is not None,
+        ONE_CHUNK=chunks == 1,
+    )  # fmt: skip
+    total, counts = torch.empty((k, d), **wide), torch.empty(rule.n_labels(k), **wide)
+    sums.joined_pieces[(k, chunks)](
+        partial, counted, first_pieces, total, counts, d, k, WIDTH=width, BOTH_SIGNS=rule.both_signs
+    )
+    return LloydSums(total, counts, torch.sum(gains))

@@ -1,0 +1,50 @@
+"""Sizes of the tiles of the kernels, and what a device can run."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+# Rows and centres of a tile that stay in registers with all features; more features are read in chunks.
+_MOST_HELD = 256
+
+
+class Tiling(NamedTuple):
+    """Rows and centres of a tile, features of a chunk, warps of a program, and tiles loaded ahead."""
+
+    rows: int
+    centers: int
+    features: int
+    warps: int
+    stages: int
+
+
+def chunk_widths(n_features: int) -> tuple[int, ...] | None:
+    """Return powers of two from 16 up whose sum is the number of features rounded up to 16; None if too many.
+
+    Tiles have sizes of powers of two only: 108 features in one chunk would be multiplied as 128, in chunks
+    of 64, 32 and 16 as 112.
+    """
+    if n_features > _MOST_HELD:
+        return None
+    sixteens = -(-n_features // 16)
+    return tuple(16 << i for i in reversed(range(5)) if sixteens >> i & 1)
+
+
+# Features that are multiplied at a time where there are too many to hold: with 64, programs spill registers.
+CHUNK = 32
+
+
+def tiling_of_codes(precision: str) -> Tiling:
+    """Return the sizes for pooled codes: patches and filters of a tile."""
+    # By the compiler, with 108 features: no spills, and two to four programs on a multiprocessor, but for
+    # float32 outside matrix units, which spills with tiles of 64 x 64. Not timed yet.
+    return Tiling(32 if precision in ("float32", "screened") else 64, 64, CHUNK, 4, 3)
+
+
+def tiling_for(device: Any, precision: str, n_features: int, n_centers: int) -> Tiling:
+    """Return the sizes for a device."""
+    # By what the compiler says (benchmarks.kernel_resources): with 50, 108 and 300 features none spills
+    # registers, and two or three programs share a multiprocessor, so that one multiplies while another
+    # compares. A screen and float32 outside matrix units need more registers. Not timed yet: that is for
+    # benchmarks.kmeans_gpu --sweep.
+    return Tiling(64, 32 if precision in ("screened", "float32") else 64, CHUNK, 4, 2)

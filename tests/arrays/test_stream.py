@@ -1,0 +1,156 @@
+"""Host rows on a device: sent once where they fit, block by block one ahead where they do not."""
+
+import threading
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from clusterica import config_context
+from clusterica.arrays import (
+    Place,
+    _stream,
+    as_rows,
+    device_of,
+    map_reduce,
+    map_rows,
+    to_host,
+    working_memory,
+)
+from clusterica.cluster import KMeans
+from clusterica.linear import LinearSVC
+from clusterica.preprocessing import Whitener
+
+xp = pytest.importorskip("array_api_strict")
+DEVICE = xp.Device("device1")
+
+
+@pytest.fixture
+def sent(monkeypatch):
+    """Make a device of array-api-strict that of the configuration; return the shapes of what is sent."""
+    shapes = []
+    monkeypatch.setattr(Place, "of_work", lambda home: Place(xp.empty(0, device=DEVICE)))
+    put = Place.put
+
+    def counted(self, values):
+        if isinstance(values, np.ndarray) and not self.on_host and values.ndim == 2:
+            shapes.append(values.shape)
+        return put(self, values)
+
+    monkeypatch.setattr(Place, "put", counted)
+    return shapes
+
+
+def draw(n=3000, d=4):
+    return np.random.default_rng().standard_normal((n, d)).astype(np.float32)
+
+
+def n_rows_sent(shapes, d=4):
+    return sum(n for n, width in shapes if width == d)
+
+
+@working_memory(lambda row: 0)
+def totals(X):
+    assert device_of(X) == DEVICE
+    return (xp.sum(X, axis=0),)
+
+
+@pytest.mark.parametrize("kind", ["array", "memmap", "csr", "blocks"])
+def test_rows_that_fit_are_sent_once(sent, kind, tmp_path):
+    X = draw()
+    if kind == "memmap":
+        np.save(tmp_path / "X.npy", X)
+        source = np.load(tmp_path / "X.npy", mmap_mode="r")
+    else:
+        source = sp.csr_array(X) if kind == "csr" else X
+    rows = as_rows(source) if kind != "blocks" else _rows_of_blocks(X)
+    for _ in range(3):
+        (total,) = map_reduce(totals, rows)
+        np.testing.assert_allclose(to_host(total), X.sum(axis=0), rtol=1e-4, atol=1e-3)
+    assert n_rows_sent(sent) == len(X)
+
+
+def _rows_of_blocks(X):
+    from sklearn.base import BaseEstimator
+
+    from clusterica.arrays import check_rows
+
+    return check_rows(BaseEstimator(), [X[:1000], X[1000:]], reset=True)
+
+
+def test_rows_that_do_not_fit_are_sent_for_each_walk_in_small_blocks(sent):
+    X = draw(30_000)
+    with config_context(memory="256KiB"):  # half of it for rows: they have 480 kB
+        rows = as_rows(X)
+        for _ in range(2):
+            (total,) = map_reduce(totals, rows)
+            np.testing.assert_allclose(to_host(total), X.sum(axis=0), rtol=1e-4, atol=1e-2)
+    assert n_rows_sent(sent) == 2 * len(X)
+    # Two blocks at a time, in half of the budget.
+    assert max(n for n, d in sent if d == 4) * 16 * 2 <= 128 * 1024
+
+
+def test_the_result_is_the_same_whether_rows_fit_or_not(sent):
+    X = draw(20_000)
+    found = []
+    for memory in ("64KiB", "16MiB"):
+        with config_context(memory=memory):
+            found.append(map_rows(_doubled, as_rows(X)))
+    assert isinstance(found[0], np.ndarray)
+    for values in found:
+        np.testing.assert_array_equal(values, 2 * X)
+
+
+@working_memory(lambda row: row.nbytes)
+def _doubled(X):
+    return 2 * X
+
+
+def test_the_next_block_is_read_while_one_is_worked_on():
+    begun, worked = [threading.Event() for _ in range(4)], []
+
+    def load(i):
+        begun[i].set()
+        return i
+
+    blocks = ((i, i + 1, lambda i=i: load(i)) for i in range(4))
+    for i, _, ready in _stream._one_ahead(blocks):
+        if i < 3:
+            assert begun[i + 1].wait(10)
+        # No further ahead: a device holds two blocks.
+        assert not any(event.is_set() for event in begun[i + 2 :])
+        worked.append(ready())
+    assert worked == [0, 1, 2, 3]
+
+
+def test_errors_of_a_source_are_those_of_the_walk():
+    def broken():
+        raise OSError("the disk is gone")
+
+    blocks = iter([(0, 1, lambda: 1), (1, 2, broken)])
+    with pytest.raises(OSError, match="the disk is gone"):
+        list(_stream._one_ahead(blocks))
+
+
+def test_a_walk_that_is_given_up_ends_its_thread():
+    blocks = ((i, i + 1, lambda: 0) for i in range(100))
+    walk = _stream._one_ahead(blocks)
+    next(walk)
+    walk.close()
+    assert not any("clusterica-stream" in thread.name for thread in threading.enumerate())
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [KMeans(3, max_iter=5, random_state=0, init="rows"), Whitener(), LinearSVC(C=0.1)],
+    ids=lambda estimator: type(estimator).__name__,
+)
+def test_learners_send_their_rows_once(sent, estimator):
+    X = draw(400)
+    y = (X[:, 0] > 0).astype(int)
+    with patch.object(_stream, "streamed", wraps=_stream.streamed) as walks:
+        estimator.fit(X, y)
+    assert walks.call_count == 1
+    # A sample of the rows, and parameters with as many columns, are sent besides.
+    assert n_rows_sent(sent) < 3 * len(X)

@@ -1,0 +1,259 @@
+"""The Lloyd step by Triton kernels against the reference in float64.
+
+Without a GPU, Triton's interpreter runs the kernels on tensors of the CPU (TRITON_INTERPRET, set in
+tests/conftest.py); with one, the same tests run on it.
+"""
+
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+
+from clusterica import config_context
+from clusterica.arrays._place import PRECISIONS
+from clusterica.cluster import CosineKMeans, GainShapeKMeans, KMeans, SphericalKMeans
+from clusterica.ops.assign import fit_sums, lloyd_sums_reference, row_losses
+from clusterica.ops.rules import AXIS, DIRECTION, EUCLIDEAN, GAIN_SHAPE, RULES
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("triton")
+
+from clusterica.ops.gpu import assign as gpu  # noqa: E402  # after the check that Triton is there
+from clusterica.ops.gpu.tiling import Tiling, chunk_widths  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("interpreter")
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+every_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+every_precision = pytest.mark.parametrize("precision", PRECISIONS)
+# How far a score may be off, in units of |x| |c|: both are rounded to so many bits.
+ERRORS = {"tf32": 2.0**-10, "bfloat16": 2.0**-7, "float16": 2.0**-10}
+
+
+@pytest.fixture(autouse=True)
+def small_tiles(monkeypatch):
+    """Small tiles and pieces, so that small arrays have several of each."""
+    monkeypatch.setattr(gpu, "tiling_for", lambda *args: Tiling(32, 16, 16, 4, 2))
+    monkeypatch.setattr(gpu, "PIECE", 32)
+
+
+def tensors(*arrays, dtype=torch.float32):
+    return tuple(
+        None if a is None else torch.asarray(a, dtype=dtype, device=DEVICE) for a in arrays
+    )
+
+
+def draw(n, k, d, rule, *, shifted=False):
+    """Return Gaussian rows, centres, weights and a shift, with a row of zeros after the shift."""
+    rng = np.random.default_rng()
+    X, C = rng.standard_normal((n, d)), rng.standard_normal((k, d))
+    if rule.unit_centers:
+        C /= np.linalg.norm(C, axis=1, keepdims=True)
+    shift = rng.standard_normal(d).astype(np.float32) if shifted else None
+    X = (X + (0 if shift is None else shift)).astype(np.float32)
+    X[n // 2] = 0 if shift is None else shift
+    return X, C.astype(np.float32), rng.random(n).astype(np.float32), shift
+
+
+def compared(X, C, shift, rule):
+    """Return all scores in float64 as they are compared, and |x| |c| + bias of each."""
+    Y = X.astype(np.float64) - (0 if shift is None else shift.astype(np.float64))
+    C = C.astype(np.float64)
+    bias = (C**2).sum(axis=1) / 2 if rule is EUCLIDEAN else 0
+    S = Y @ C.T - bias
+    size = np.linalg.norm(Y, axis=1)[:, None] * np.linalg.norm(C, axis=1)[None, :] + bias
+    return (abs(S) if rule.ignores_sign else S), size.max(axis=1)
+
+
+def check_labels(X, C, shift, rule, precision):
+    """Check labels within the rounding of the precision; return the free centres."""
+    labels = gpu.best_labels(*tensors(X, C, shift), rule=rule, precision=precision).cpu().numpy()
+    S, size = compared(X, C, shift, rule)
+    centers = labels % len(C)
+    chosen = S[np.arange(len(X)), centers]
+    # float32 sums of d products may be off by about d of their last digits.
+    allowed = (2 * ERRORS.get(precision, 0) + (X.shape[1] + 8) * 2.0**-22) * size
+    assert (chosen >= S.max(axis=1) - allowed).all()
+    return centers
+
+
+def check_step(X, C, weights, shift, rule, precision):
+    """Check labels, and sums against those of float64, twice with the same bits."""
+    centers = check_labels(X, C, shift, rule, precision)
+    total, again = (
+        gpu.center_sums(*tensors(X, C, shift, weights), rule=rule, precision=precision)
+        for _ in range(2)
+    )
+    expected = lloyd_of_labels(X, C, weights, shift, centers, rule)
+    for value, same, reference in zip(total, again, expected, strict=True):
+        assert value.dtype == torch.float64
+        assert torch.equal(value, same)
+        scale = max(1e-3, float(np.abs(reference).max()))
+        np.testing.assert_allclose(value.cpu().numpy(), reference, atol=2e-5 * scale, rtol=1e-4)
+
+
+def lloyd_of_labels(X, C, weights, shift, centers, rule):
+    """Return sums, counts and gain of rows with these centres, in float64, row by row."""
+    sums, counts, gain = np.zeros(C.shape), np.zeros(rule.n_labels(len(C))), 0.0
+    Y = X.astype(np.float64) - (0 if shift is None else shift.astype(np.float64))
+    for y, j, w in zip(Y, centers, weights.astype(np.float64), strict=True):
+        c = C[j].astype(np.float64)
+        s = y @ c - (c @ c / 2 if rule is EUCLIDEAN else 0)
+        length = np.linalg.norm(y)
+        inverse = 1 / length if length else 0.0
+        gain += w * {0: 2 * s, 1: s * s, 2: s * inverse, 3: abs(s)}[rule.code]
+        sums[j] += w * y * {0: 1, 1: s, 2: inverse, 3: np.sign(s)}[rule.code]
+        counts[j + len(C) * (rule is AXIS and s < 0)] += w
+    return sums, counts, gain
+
+
+@every_rule
+@every_precision
+def test_step_of_every_rule_and_precision(rule, precision):
+    check_step(*draw(75, 19, 20, rule), rule=rule, precision=precision)
+
+
+@every_rule
+@pytest.mark.parametrize("d", [1, 3, 50, 108, 192, 257])
+def test_numbers_of_features(rule, d):
+    X, C, weights, shift = draw(40, 5, d, rule, shifted=rule is EUCLIDEAN)
+    check_labels(X, C, shift, rule, "screened")
+    check_step(X, C, weights, shift, rule, "float32")
+
+
+@every_rule
+@pytest.mark.parametrize("k", [1, 2, 100])
+def test_numbers_of_centers(rule, k):
+    X, C, *_ = draw(40, k, 6, rule)
+    check_labels(X, C, None, rule, "screened")
+    check_labels(X, C, None, rule, "float16")
+
+
+def test_many_centers(monkeypatch):
+    monkeypatch.setattr(gpu, "tiling_for", lambda *args: Tiling(64, 128, 64, 4, 2))
+    X, C, *_ = draw(70, 1600, 108, DIRECTION)
+    check_labels(X, C, None, DIRECTION, "screened")
+
+
+def test_sums_of_more_features_than_a_program_takes():
+    check_step(*draw(20, 2, 1030, GAIN_SHAPE), rule=GAIN_SHAPE, precision="float32")
+
+
+@every_rule
+@every_precision
+def test_ties_go_to_the_first_center(rule, precision):
+    # Whole numbers are exact in all precisions, and centres come twice.
+    rng = np.random.default_rng()
+    X = rng.integers(-2, 3, size=(60, 4)).astype(np.float32)
+    C = np.tile(rng.integers(-2, 3, size=(20, 4)), (2, 1)).astype(np.float32)
+    expected, _ = lloyd_sums_reference(
+        *tensors(X, C, None, np.ones(60), dtype=torch.float64), rule=rule
+    )
+    found = gpu.best_labels(*tensors(X, C, None), rule=rule, precision=precision)
+    assert torch.equal(found, expected)
+
+
+@every_rule
+@pytest.mark.parametrize("scale", [1e-12, 1e12])
+def test_half_precision_at_any_scale(rule, scale):
+    X, C, *_ = draw(60, 20, 8, rule)
+    X, C = X * np.float32(scale), C if rule.unit_centers else C * np.float32(scale)
+    for precision in ("float16", "screened"):
+        check_labels(X, C, None, rule, precision)
+
+
+@every_rule
+def test_screen_gives_labels_of_float32_where_half_precision_does_not(rule):
+    # Centres so near to each other that float16 mixes them up.
+    rng = np.random.default_rng()
+    X = rng.standard_normal((200, 12)).astype(np.float32)
+    C = rng.standard_normal(12) + 1e-3 * rng.standard_normal((30, 12))
+    C = (C / np.linalg.norm(C, axis=1, keepdims=True)).astype(np.float32)
+    S, size = compared(X, C, None, rule)
+    found = {
+        precision: gpu.best_labels(*tensors(X, C, None), rule=rule, precision=precision)
+        for precision in ("float16", "screened")
+    }
+    lost = {
+        name: S.max(axis=1) - S[np.arange(200), labels.cpu().numpy() % 30]
+        for name, labels in found.items()
+    }
+    assert (lost["screened"] <= (12 + 8) * 2.0**-22 * size).all()
+    assert lost["float16"].max() > 4 * lost["screened"].max()
+
+
+@every_rule
+def test_fit_and_losses(rule):
+    X, C, weights, shift = draw(50, 7, 9, rule, shifted=rule is EUCLIDEAN)
+    wide = tensors(X, C, shift, weights, dtype=torch.float64)
+    labels, total = gpu.fit_sums(*tensors(X, C, shift, weights), rule=rule, precision="float32")
+    expected_labels, expected = fit_sums(*wide, rule=rule)
+    assert torch.equal(labels, expected_labels)
+    for value, reference in zip(total, expected, strict=True):
+        torch.testing.assert_close(value, reference, rtol=1e-5, atol=1e-5)
+    found = gpu.row_losses(*tensors(X, C, shift), rule=rule, precision="screened")
+    torch.testing.assert_close(
+        found.double(), row_losses(*wide[:3], rule=rule), rtol=1e-4, atol=1e-5
+    )
+
+
+def test_rows_that_are_not_contiguous():
+    X, C, *_ = draw(40, 5, 6, GAIN_SHAPE)
+    wide = np.zeros((40, 10), np.float32)
+    wide[:, :6] = X
+    expected = gpu.best_labels(*tensors(X, C, None), rule=GAIN_SHAPE, precision="float32")
+    for view in (tensors(wide)[0][:, :6], tensors(X.T)[0].T):
+        found = gpu.best_labels(view, *tensors(C, None), rule=GAIN_SHAPE, precision="float32")
+        assert torch.equal(found, expected)
+
+
+def test_one_cluster_with_most_rows():
+    X, C, weights, _ = draw(300, 4, 3, EUCLIDEAN)
+    C[1:] += 100  # all rows are of the first centre, in ten pieces
+    check_step(X, C, weights, None, EUCLIDEAN, "float32")
+
+
+@pytest.mark.parametrize("d", [*range(1, 40), 50, 108, 192, 240, 255, 256])
+def test_chunks_hold_all_features_and_little_else(d):
+    widths = chunk_widths(d)
+    assert len(widths) <= 4
+    assert d <= sum(widths) < d + 16
+    assert all(w & (w - 1) == 0 and w >= 16 for w in widths)
+
+
+def test_more_features_than_a_tile_holds():
+    assert chunk_widths(257) is None
+
+
+def as_if_on_a_gpu(monkeypatch):
+    """Let the kernels run on tensors of the CPU, where host arrays go under ``device="cpu"``."""
+    monkeypatch.setattr("clusterica.arrays._twins.why_no_kernels", lambda like: None)
+    return config_context(device=DEVICE, gpu_kernels="triton", precision="screened")
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        KMeans(4, max_iter=2, random_state=0),
+        GainShapeKMeans(4, max_iter=2, random_state=0),
+        SphericalKMeans(4, max_iter=2, random_state=0),
+        CosineKMeans(max_iter=2, random_state=0),
+    ],
+    ids=lambda estimator: type(estimator).__name__,
+)
+def test_estimators_use_the_kernels(estimator, monkeypatch):
+    X = np.random.default_rng(0).laplace(size=(80, 3)).astype(np.float32)
+    expected = estimator.fit(X).cluster_centers_
+    labels = estimator.predict(X)
+    with (
+        as_if_on_a_gpu(monkeypatch),
+        patch.object(gpu, "center_sums", wraps=gpu.center_sums) as sums,
+        patch.object(gpu, "best_labels", wraps=gpu.best_labels) as found,
+    ):
+        estimator.fit(X)
+        np.testing.assert_allclose(estimator.cluster_centers_, expected, rtol=1e-4, atol=1e-5)
+        np.testing.assert_array_equal(estimator.predict(X), labels)
+        n_calls = sums.call_count
+        assert n_calls >= estimator.n_iter_
+        assert found.call_count == 1
+        estimator.fit(X.astype(np.float64))
+    assert sums.call_count == n_calls  # float64 rows keep the plain operations
