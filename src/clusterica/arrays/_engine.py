@@ -15,7 +15,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from clusterica.arrays._place import Array, active_config, config_context, to_host, working_dtype
+from clusterica.arrays._place import (
+    Array,
+    active_config,
+    config_context,
+    get_config,
+    to_host,
+    working_dtype,
+)
 from clusterica.arrays._rows import ArrayRows, Block, Rows, as_chunks, as_rows, host_block
 from clusterica.arrays._walk import map_rows_reduce, only_sums, rebuild
 
@@ -257,8 +264,10 @@ def _task_settings() -> dict[str, Any]:
     """Return the settings of the caller that hold in a task."""
     config = active_config()
     # An engine runs a task on every core; threads of ours would compete with them.
-    settings: dict[str, Any] = {"threads": 1, "device": config.device}
-    return settings | ({"memory": config.memory} if config.memory_is_set else {})
+    settings: dict[str, Any] = get_config() | {"threads": 1, "lazy": False}
+    if not config.memory_is_set:
+        del settings["memory"]  # a GPU of the worker may have more
+    return settings
 
 
 def _both(job: _Job, chunk: Array, *aligned: np.ndarray) -> tuple[Any, Any]:
