@@ -20,7 +20,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from clusterica.ops.gpu import nearest
-from clusterica.ops.gpu.tiling import Tiling, chunk_widths
+from clusterica.ops.gpu.tiling import KernelTiling, chunk_widths
 
 HOPPER = GPUTarget("cuda", 90, 32)
 TYPES = {
@@ -33,7 +33,7 @@ TYPES = {
 # Registers and bytes of shared memory of a multiprocessor, and the warps that it holds at most.
 REGISTERS, SHARED, WARPS = 65536, 227 * 1024, 64
 TILINGS = [
-    Tiling(rows, centers, 64, warps, stages)
+    KernelTiling(rows, centers, 64, warps, stages)
     for rows, centers, warps, stages in itertools.product(
         (64, 128, 256), (64, 128, 256), (4, 8), (2, 3, 4)
     )
@@ -52,7 +52,7 @@ class Resources(NamedTuple):
     matrix_instructions: int
 
 
-def compile_nearest(d: int, precision: str, tiling: Tiling, **flags: Any) -> Resources:
+def compile_nearest(d: int, precision: str, tiling: KernelTiling, **flags: Any) -> Resources:
     """Compile the assignment kernel for d features."""
     widths = chunk_widths(d)
     kernel = nearest.nearest_looped if widths is None else nearest.nearest_held
@@ -91,7 +91,7 @@ def compile_nearest(d: int, precision: str, tiling: Tiling, **flags: Any) -> Res
     return _resources(compiled, tiling)
 
 
-def _resources(compiled: Any, tiling: Tiling) -> Resources:
+def _resources(compiled: Any, tiling: KernelTiling) -> Resources:
     with tempfile.TemporaryDirectory() as folder:
         ptx = Path(folder, "kernel.ptx")
         ptx.write_text(compiled.asm["ptx"])

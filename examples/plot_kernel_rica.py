@@ -29,7 +29,7 @@ warnings.simplefilter("ignore", ConvergenceWarning)
 
 X = load_digits().data
 K = 40
-paper = {"scale": 1.0, "normalize": True, "random_state": 1}
+paper = {"scale": 1.0, "sparsity": 0.01, "normalize": True, "tol": 1e-5, "random_state": 1}
 wide = KernelRICA(K, gamma="median", **paper).fit(X)
 # The last of the three ways down is "auto", the default.
 ways = ("fixed-point", "lbfgs", "auto")

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from cyclopts import CycloptsError
 
-from clusterica.cli import _images
 from clusterica.cli._app import app
-from clusterica.cli._tables import read_table
+from clusterica.cli.inputs import images
+from clusterica.cli.inputs.tables import read_table
 from fuzz.data_sets import image_seeds
 from fuzz.target import ROOT, Target, at, folder
 
@@ -36,7 +36,7 @@ def table_target(
     def run(content: bytes) -> None:
         read_table(at(f"table{suffix}", content))
 
-    return Target(run, seeds, ("clusterica.cli._tables",), (SystemExit,), parsers, follow)
+    return Target(run, seeds, ("clusterica.cli.inputs.tables",), (SystemExit,), parsers, follow)
 
 
 def csv_seeds() -> list[bytes]:
@@ -86,7 +86,7 @@ def parquet_seeds() -> list[bytes]:
 
 def read_images(path: Path) -> None:
     """Read the first images of what a user names."""
-    source = _images.open_images(str(path))
+    source = images.open_images(str(path))
     first = source.read(0, min(2, len(source.names)))
     assert len(first) == min(2, len(source.names))
 
@@ -118,7 +118,7 @@ def read_zarr(content: bytes) -> None:
     description, _, chunk = content.partition(b"\n")
     at("images.zarr/zarr.json", description)
     at("images.zarr/c/0/0/0", chunk)
-    source = _images.open_images(str(ROOT / "images.zarr"))
+    source = images.open_images(str(ROOT / "images.zarr"))
     # What is not stored has a value, too: a few bytes can describe an image of gigabytes.
     if len(source.names) and math.prod(json.loads(description)["shape"][1:]) <= 2**12:
         source.read(0, 1)
@@ -135,7 +135,7 @@ def zarr_seeds() -> list[bytes]:
 
 def read_labels(content: bytes) -> None:
     suffix = ".npy" if content[:1] == b"\x93" else ".csv"
-    _images.read_labels(at(f"labels{suffix}", content), ["a", "b"])
+    images.read_labels(at(f"labels{suffix}", content), ["a", "b"])
 
 
 def label_seeds() -> list[bytes]:
@@ -187,7 +187,7 @@ def _reuse_arguments() -> None:
     type(app).assemble_argument_collection = assemble
 
 
-IMAGES = ("clusterica.cli._images", "clusterica.datasets._pictures")
+IMAGES = ("clusterica.cli.inputs.images", "clusterica.datasets._pictures")
 NPY = ("numpy.lib._format_impl", "numpy.lib._npyio_impl")
 TARGETS = {
     "tables, CSV": table_target(".csv", csv_seeds),

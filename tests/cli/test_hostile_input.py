@@ -8,8 +8,8 @@ import zipfile
 import numpy as np
 import pytest
 
-from clusterica.cli._images import open_images, read_labels
-from clusterica.cli._tables import read_table
+from clusterica.cli.inputs.images import open_images, read_labels
+from clusterica.cli.inputs.tables import read_table
 
 
 def npy(array):
@@ -35,8 +35,6 @@ def message_of(capsys, call):
 IMAGES = npy(np.ones((2, 3, 3), np.uint8))
 
 
-# NumPy leaves a damaged .npz file open.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [

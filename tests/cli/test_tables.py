@@ -10,7 +10,7 @@ from scipy.io import wavfile
 from sklearn.datasets import load_iris
 from sklearn.metrics import adjusted_rand_score
 
-from clusterica.cli._tables import Table, read_table, write_table
+from clusterica.cli.inputs.tables import Table, read_table, write_table
 from clusterica.metrics import amari_distance
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import clusterica
-from clusterica.cli._images import open_images
-from clusterica.cli._usable import find_usable
+from clusterica.cli.inputs.images import open_images
+from clusterica.cli.inputs.usable import find_usable
 
 SMALL = ("--filters", "8", "--patches", "1000", "--patch-size", "4")
 

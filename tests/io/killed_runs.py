@@ -15,8 +15,22 @@ from pathlib import Path
 import numpy as np
 
 import clusterica
-from clusterica.cluster import CosineKMeans, GainShapeKMeans, KMeans, SphericalKMeans
-from clusterica.dictionaries import KernelSparseCoding
+from clusterica.cluster import (
+    CosineKMeans,
+    GainShapeKMeans,
+    KMeans,
+    SphericalKMeans,
+    VonMisesFisherMixture,
+)
+from clusterica.dictionaries import (
+    KSVD,
+    DiscriminativeKSVD,
+    KernelSparseCoding,
+    LabelConsistentKSVD,
+    SparseAutoencoder,
+    SparseCoding,
+    SparseRBM,
+)
 from clusterica.ica import ClusterICA, KernelICA, KurtosisPursuit
 from clusterica.images import ImageFeatures
 from clusterica.linear import LinearSVC, RidgeClassifier
@@ -73,6 +87,20 @@ LEARNERS = {
     "KernelSparseCoding": fit(
         lambda: KernelSparseCoding(5, sparsity=0.5, tol=1e-3, random_state=0), X[FEW]
     ),
+    "VonMisesFisherMixture": fit(lambda: VonMisesFisherMixture(4, tol=1e-9, random_state=0)),
+    "SparseCoding": fit(lambda: SparseCoding(8, max_iter=20, random_state=0), X[FEW]),
+    "SparseCoding, batches": fit(
+        lambda: SparseCoding(8, batch_size=50, max_iter=10, random_state=0), X[FEW]
+    ),
+    "KSVD": fit(lambda: KSVD(8, max_iter=20, random_state=0), X[FEW]),
+    "DiscriminativeKSVD": fit(
+        lambda: DiscriminativeKSVD(8, max_iter=15, random_state=0), X[FEW], Y[FEW]
+    ),
+    "LabelConsistentKSVD": fit(
+        lambda: LabelConsistentKSVD(3, max_iter=15, random_state=0), X[FEW], Y[FEW]
+    ),
+    "SparseAutoencoder": fit(lambda: SparseAutoencoder(5, max_iter=40, random_state=0)),
+    "SparseRBM": fit(lambda: SparseRBM(5, max_iter=10, random_state=0)),
     "LinearSVC, tall": fit(lambda: LinearSVC(C="auto", random_state=0), y=Y),
     "LinearSVC, L-BFGS": little_memory(fit(lambda: LinearSVC(C="auto", random_state=0), y=Y)),
     "LinearSVC, wide": fit(lambda: LinearSVC(C="auto", random_state=0), WIDE, np.arange(90) % 3),

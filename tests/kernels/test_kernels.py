@@ -240,7 +240,7 @@ def test_basis_gamma():
     k = Gaussian(gamma)(*2 * [np.concatenate([W, W[:1]])])[pairs]
     np.testing.assert_allclose(k[k < 1 - 1e-9].mean(), 0.3, rtol=1e-6)
     two = np.array([[0.0], [2.0]])
-    assert basis_gamma(two) == pytest.approx(np.log(10) / 4)
+    assert basis_gamma(two) == pytest.approx(np.log(5) / 4)
 
 
 def test_basis_gamma_of_vectors_that_give_none():

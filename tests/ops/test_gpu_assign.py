@@ -19,7 +19,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
 from clusterica.ops.gpu import assign as gpu  # noqa: E402  # after the check that Triton is there
-from clusterica.ops.gpu.tiling import Tiling, chunk_widths  # noqa: E402
+from clusterica.ops.gpu.tiling import KernelTiling, chunk_widths  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("interpreter")
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -32,7 +32,7 @@ ERRORS = {"tf32": 2.0**-10, "bfloat16": 2.0**-7, "float16": 2.0**-10}
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch):
     """Small tiles and pieces, so that small arrays have several of each."""
-    monkeypatch.setattr(gpu, "tiling_for", lambda *args: Tiling(32, 16, 16, 4, 2))
+    monkeypatch.setattr(gpu, "tiling_for", lambda *args: KernelTiling(32, 16, 16, 4, 2))
     monkeypatch.setattr(gpu, "PIECE", 32)
 
 
@@ -129,7 +129,7 @@ def test_numbers_of_centers(rule, k):
 
 
 def test_many_centers(monkeypatch):
-    monkeypatch.setattr(gpu, "tiling_for", lambda *args: Tiling(64, 128, 64, 4, 2))
+    monkeypatch.setattr(gpu, "tiling_for", lambda *args: KernelTiling(64, 128, 64, 4, 2))
     X, C, *_ = draw(70, 1600, 108, DIRECTION)
     check_labels(X, C, None, DIRECTION, "screened")
 

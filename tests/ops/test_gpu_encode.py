@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
 from clusterica.ops.gpu import encode as gpu  # noqa: E402  # after the check that Triton is there
-from clusterica.ops.gpu.tiling import Tiling  # noqa: E402
+from clusterica.ops.gpu.tiling import KernelTiling  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("interpreter")
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -26,7 +26,7 @@ ERRORS = {"float32": 1e-5, "tf32": 3e-3, "bfloat16": 3e-2, "float16": 3e-3}
 
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch):
-    monkeypatch.setattr(gpu, "tiling_of_codes", lambda precision: Tiling(16, 16, 32, 4, 2))
+    monkeypatch.setattr(gpu, "tiling_of_codes", lambda precision: KernelTiling(16, 16, 32, 4, 2))
 
 
 def check(images, filters, precision="float32", **settings):

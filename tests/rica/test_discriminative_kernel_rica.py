@@ -25,6 +25,7 @@ def digits():
 def learner(n_per_class=2, **settings):
     """The paper's objective, on rows of unit length."""
     paper = {"gamma": 4.0, "scale": 1.0, "discrimination": 0.1, "normalize": True}
+    paper |= {"sparsity": 0.01, "tol": 1e-5}
     settings = {**paper, "random_state": 0, "max_iter": 100, **settings}
     return DiscriminativeKernelRICA(n_per_class, **settings)
 
@@ -211,3 +212,12 @@ def test_fit_keeps_parameters_and_transform_goes_row_by_row(digits):
     with pytest.raises(ValueError, match="n_features=1"):
         learner(1).fit(X[:, 20:21], y)
     assert learner(1, normalize=False).fit(X[:, 20:21], y).components_.shape == (3, 1)
+
+
+@quiet
+def test_auto_discrimination_is_a_hundredth_of_the_error_at_the_start(digits):
+    rica = learner(discrimination="auto", sparsity="auto").fit(*digits)
+    start = {name: values[0] for name, values in rica.term_histories_.items()}
+    assert start["discrimination"] == pytest.approx(start["reconstruction"] / 100)
+    assert start["penalty"] == pytest.approx(start["reconstruction"] / 100)
+    assert learner(discrimination=0.02).fit(*digits).discrimination_ == 0.02

@@ -34,8 +34,8 @@ def digits():
 
 def paper_rica(n_components=None, **settings):
     """Kernel RICA with the paper's objective, on rows of unit length."""
-    settings = {"gamma": "median", "scale": 1.0, "normalize": True, **settings}
-    return KernelRICA(n_components, **settings)
+    paper = {"gamma": "median", "scale": 1.0, "sparsity": 0.01, "normalize": True, "tol": 1e-5}
+    return KernelRICA(n_components, **{**paper, **settings})
 
 
 def unit(X):
@@ -45,6 +45,19 @@ def unit(X):
 def problem_of(X, gamma, K, *, sparsity=0.01, pooling="2d"):
     model = Model(Gaussian(gamma), make_penalty("logcosh", pooling, n_codes=K), sparsity)
     return KernelProblem(as_rows(X), model)
+
+
+@quiet
+@pytest.mark.parametrize("kernel", ["rbf", "inverse-square-distance"])
+def test_auto_sparsity_is_a_hundredth_of_the_error_at_the_start(kernel):
+    rng = np.random.default_rng()
+    X = 10.0 ** rng.uniform(-2, 2) * rng.normal(size=(60, 4))
+    rica = KernelRICA(8, kernel=kernel, normalize=kernel != "rbf", random_state=0).fit(X)
+    start = {name: values[0] for name, values in rica.term_histories_.items()}
+    assert start["penalty"] == pytest.approx(start["reconstruction"] / 100)
+    given = KernelRICA(8, kernel=kernel, normalize=kernel != "rbf", sparsity=rica.sparsity_)
+    again = given.set_params(random_state=0).fit(X)
+    np.testing.assert_allclose(again.components_, rica.components_)
 
 
 # --- The ways down ----------------------------------------------------------------------------------

@@ -78,19 +78,19 @@ class LazyRows(Rows):
         return self.row_nbytes + source.load_nbytes + row_bytes_of(self._fn, row, self._params)
 
     def _blocks(self, size: int) -> Iterator[Block]:
-        for start, stop, load in self._source.blocks(size):
-            yield start, stop, partial(self._compute, load)
+        def compute(load: Callable[[], Array]) -> Array:
+            values = self._fn(load(), *self._params)
+            xp = namespace_of(values)
+            # Arrays are checked once, before the walk; these do not exist before it.
+            if not bool(xp.all(xp.isfinite(values))):
+                raise ValueError(
+                    "the transform of a row contains NaN or infinity: its values are too large for "
+                    f"{self.dtype.name}; scale the data first"
+                )
+            return host_block(values, self.dtype) if self._source.place.is_numpy else values
 
-    def _compute(self, load: Callable[[], Array]) -> Array:
-        values = self._fn(load(), *self._params)
-        xp = namespace_of(values)
-        # Arrays are checked once, before the walk; these do not exist before it.
-        if not bool(xp.all(xp.isfinite(values))):
-            raise ValueError(
-                "the transform of a row contains NaN or infinity: its values are too large for "
-                f"{self.dtype.name}; scale the data first"
-            )
-        return host_block(values, self.dtype) if self._source.place.is_numpy else values
+        for start, stop, load in self._source.blocks(size):
+            yield start, stop, partial(compute, load)
 
     def take(self, indices: np.ndarray) -> np.ndarray:
         """Return the rows at the sorted indices, as a NumPy array."""

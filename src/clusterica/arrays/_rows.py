@@ -156,15 +156,15 @@ class ArrayRows(Rows):
         return _csr_row_nbytes(self, self._X.nnz) if self.sparse else super().row_nbytes
 
     def _blocks(self, size: int) -> Iterator[Block]:
+        def load(start: int, stop: int) -> Array:
+            if self.home.on_host:
+                return host_block(self._X[start:stop], self.dtype)
+            xp = namespace_of(self._X)
+            return xp.astype(self._X[start:stop, ...], getattr(xp, self.dtype.name), copy=False)
+
         for start in range(0, self.n_rows, size):
             stop = min(start + size, self.n_rows)
-            yield start, stop, partial(self._load, start, stop)
-
-    def _load(self, start: int, stop: int) -> Array:
-        if self.home.on_host:
-            return host_block(self._X[start:stop], self.dtype)
-        xp = namespace_of(self._X)
-        return xp.astype(self._X[start:stop, ...], getattr(xp, self.dtype.name), copy=False)
+            yield start, stop, partial(load, start, stop)
 
     def take(self, indices: np.ndarray) -> Array:
         """Return the rows at the sorted indices in host memory, as NumPy or CSR."""

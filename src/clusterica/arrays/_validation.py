@@ -406,7 +406,7 @@ def _check_blocks(
     if iter(X) is X:  # a generator, or another iterator
         raise TypeError(
             f"{name} walks over its data more than once, and this {type(X).__name__} can be walked "
-            "only once; pass a list of blocks, or an object whose __iter__ starts anew each time"
+            "only once; pass a list of blocks, or an object whose __iter__ starts again from the first block"
         )
     lengths: list[int] = []
     n_features, dtype = None, np.dtype(np.float32)

@@ -182,7 +182,7 @@ def only_sums(fn: Callable[..., Any]) -> bool:
 
 
 def row_bytes_of(fn: Callable[..., Any], row: Row, params: tuple[Any, ...]) -> int:
-    """Return the bytes that an op says it needs for each row; two copies in float64 if it says nothing."""
+    """Return the bytes that an op says it needs for each row; two copies in float64 by default."""
     if isinstance(fn, _Sums | _PerRow):
         return row_bytes_of(fn.fn, row, params)
     if isinstance(fn, partial):
@@ -349,7 +349,7 @@ def sum_tiles(fn: Callable[..., Sums], X: Array, *params: Array, width: int) -> 
 
 
 def pieces(n_rows: int, size: int | None = None) -> Iterator[slice]:
-    """Yield slices of at most so many rows; no further ones if nobody waits for the result any more.
+    """Yield slices of at most ``size`` rows; stop if the result is no longer needed.
 
     Compiled code can't be interrupted. An op that takes long for a block works in pieces, so that Ctrl-C, or
     an error in another block, is answered between them. Without a size, the time of each piece decides the

@@ -13,7 +13,7 @@ from clusterica.arrays import get_config, to_host
 from clusterica.cli._console import note, progress_of, stop
 from clusterica.cli._files import Partial
 from clusterica.cli._learn import networks_of
-from clusterica.cli._usable import Found, OnError, find_usable, open_folder_or_array
+from clusterica.cli.inputs.usable import Found, OnError, find_usable, open_folder_or_array
 
 
 class _Input(NamedTuple):
@@ -112,7 +112,7 @@ class Job:
         except BaseException:
             done, n = partial.state.get("done", 0), len(self.source.names)
             if done:
-                note(f"{done:,} of {n:,} images are done. The same command goes on from there.")
+                note(f"{done:,} of {n:,} images are done. Run the same command again to resume.")
             else:
                 partial.discard()
             raise

@@ -22,7 +22,7 @@ from clusterica.cli._console import (
     stop,
 )
 from clusterica.cli._files import check_folder, check_output, new_files
-from clusterica.cli._tables import Table, read_table, write_table
+from clusterica.cli.inputs.tables import Table, read_table, write_table
 from clusterica.files import replacing
 
 if TYPE_CHECKING:
@@ -81,6 +81,8 @@ def separate(
     json
         Print the result as JSON.
     """
+    from clusterica.metrics import excess_kurtosis
+
     if output.is_file():
         stop(f"{output} is a file; give the name of a folder with -o.")
     check_folder(output.parent)
@@ -113,7 +115,7 @@ def separate(
             )
             figure.savefig(folder / "sources.png")
         files = [output / file.name for file in sorted(folder.iterdir())]
-    kurtosis = ((found - found.mean(axis=0)) ** 4).mean(axis=0) / found.var(axis=0) ** 2 - 3
+    kurtosis = excess_kurtosis(found)
     if json:
         print_json({"files": [str(f) for f in files], "kurtosis": kurtosis, "mixing": mixing})
         return

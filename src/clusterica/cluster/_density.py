@@ -170,7 +170,7 @@ class DensityClusterer(ClusterMixin, BaseEstimator):
             The data, one column.
         y : ignored
         sample_weight : array-like of shape (n_samples,), optional
-            Weight of each row, which counts as so many equal rows: the sum of the weights is the
+            Weight of each row, as if it were repeated that many times: the sum of the weights is the
             sample size of the bandwidth rules.
 
         Returns

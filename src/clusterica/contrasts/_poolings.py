@@ -53,7 +53,7 @@ class TorusPooling:
             )
 
     def check(self, n_codes: int) -> None:
-        """Raise a ValueError if the layout is not one of so many codes."""
+        """Raise a ValueError if the layout does not have ``n_codes`` places."""
         if prod(self.shape) != n_codes:
             raise ValueError(
                 f"a layout of {self.shape} has {prod(self.shape)} places, and there are {n_codes} "

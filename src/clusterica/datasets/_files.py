@@ -164,7 +164,7 @@ class DataFile:
         self.verify(out)
 
     def read(self, most: int) -> np.ndarray:
-        """Read the next bytes into a new array, at most so many; they are not verified."""
+        """Read at most ``most`` more bytes into a new array; they are not verified."""
         content = bytearray()  # grows in place, and makes an array that may be written to
         while chunk := self._stream.read(min(2**20, most - len(content))):
             content += chunk

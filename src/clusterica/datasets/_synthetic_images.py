@@ -178,7 +178,7 @@ def make_rectangles(
     side : int, default=10
         Side of the square images in pixels.
     n_rectangles : int, default=None
-        Number of columns, at most ``side * side``; None takes so many, and the matrix is invertible.
+        Number of columns, at most ``side * side``; None takes that many, and the matrix is invertible.
     random_state : int, RandomState, Generator or None, default=None
         Seed of the draw; an integer gives the same rectangles every time.
 

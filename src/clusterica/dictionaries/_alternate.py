@@ -15,9 +15,6 @@ from clusterica.optim import Step
 
 HostArray = np.ndarray[Any, Any]
 
-# Rows that are drawn once, to begin at and to replace atoms by: enough that the worst of them is a bad one.
-_CANDIDATES = 2000
-
 
 class Coded(NamedTuple):
     """Atoms, the sums of the rows coded by them, their objective, and how many atoms were replaced so far."""
@@ -97,7 +94,8 @@ def draw_candidates(rows: Rows, n: int, rng: np.random.Generator) -> tuple[HostA
             f"n_components={n} must be at most the number of rows, n_samples={rows.n_rows}; lower it, or "
             "give more rows"
         )
-    size = min(rows.n_rows, max(_CANDIDATES, 2 * n))
+    # 2,000 at least: enough that the worst of them is a bad one.
+    size = min(rows.n_rows, max(2000, 2 * n))
     indices = np.sort(rng.choice(rows.n_rows, size=size, replace=False))
     drawn = np.asarray(rows.take(indices), dtype=np.float64)
     order = rng.permutation(size)

@@ -42,7 +42,7 @@ from clusterica.ops.linalg import inverse_lengths, unit_rows
 from clusterica.optim import fit_progress
 
 
-class Plan(NamedTuple):
+class AtomPlan(NamedTuple):
     """What to learn from rows with labels."""
 
     n_atoms: int
@@ -65,7 +65,7 @@ class BaseKSVDClassifier(ClassifierMixin, BaseDictionary):
     classification: float
 
     @abstractmethod
-    def _plan(self, rows: Rows, labels: Labels) -> Plan:
+    def _plan(self, rows: Rows, labels: Labels) -> AtomPlan:
         """Return how many atoms to learn, their classes, and the targets of rows."""
 
     @fit_context(prefer_skip_nested_validation=True)
@@ -189,7 +189,9 @@ class BaseKSVDClassifier(ClassifierMixin, BaseDictionary):
         fn = getattr(Pursuit(self.n_nonzero_), function)
         return map_rows(fn, rows, *unit_atoms(D), W, *params)
 
-    def _start(self, rows: Rows, labels: Labels, plan: Plan, rng: np.random.Generator) -> HostArray:
+    def _start(
+        self, rows: Rows, labels: Labels, plan: AtomPlan, rng: np.random.Generator
+    ) -> HostArray:
         """Return atoms by K-SVD on a sample of the rows, or of the rows of every class."""
         groups = [np.arange(rows.n_rows)]
         # The atoms of a class start from its own rows.

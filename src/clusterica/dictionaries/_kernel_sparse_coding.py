@@ -255,10 +255,20 @@ class KernelSparseCoding(
         # New rows may have another dtype than those of fit: the work is in theirs.
         W = rows.place.put(np.asarray(to_host(self.components_), dtype=rows.dtype))
         G, settings = gram(self.kernel_, W), self._code_settings()
-        later = lazy_rows(partial(_codes, **settings), rows, W, G)
+
+        @working_memory(coding_row_bytes)
+        def codes(X: Array, W: Array, G: Array) -> Array:
+            return kernel_codes(X, W, G, **settings).codes
+
+        @working_memory(coding_row_bytes)
+        def counted(X: Array, W: Array, G: Array) -> tuple[Array, tuple[Array]]:
+            S, gaps = kernel_codes(X, W, G, **settings)
+            return S, (count_unsolved(gaps, settings["tol"]),)
+
+        later = lazy_rows(codes, rows, W, G)
         if later is not None:  # there are no codes yet to warn about
             return later
-        S, (n_unsolved,) = map_rows_reduce(partial(_counted_codes, **settings), rows, W, G)
+        S, (n_unsolved,) = map_rows_reduce(counted, rows, W, G)
         self._warn_of_unsolved(float(n_unsolved), rows.n_rows)
         return S
 
@@ -326,14 +336,3 @@ def _gauss_newton(gradient: np.ndarray, sums: CodingSums, *, metric: float) -> n
     least = max(0.05 * curvature.mean(), np.finfo(float).tiny)
     move: np.ndarray = gradient / np.maximum(curvature, least)[:, None]
     return move
-
-
-@working_memory(coding_row_bytes)
-def _codes(X: Array, W: Array, G: Array, **settings: Any) -> Array:
-    return kernel_codes(X, W, G, **settings).codes
-
-
-@working_memory(coding_row_bytes)
-def _counted_codes(X: Array, W: Array, G: Array, **settings: Any) -> tuple[Array, tuple[Array]]:
-    S, gaps = kernel_codes(X, W, G, **settings)
-    return S, (count_unsolved(gaps, settings["tol"]),)

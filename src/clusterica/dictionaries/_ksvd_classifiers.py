@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from clusterica.arrays import Interval, Labels, Rows
-from clusterica.dictionaries._base_ksvd_classifier import BaseKSVDClassifier, Plan
+from clusterica.dictionaries._base_ksvd_classifier import AtomPlan, BaseKSVDClassifier
 
 
 class DiscriminativeKSVD(BaseKSVDClassifier):
@@ -109,11 +109,11 @@ class DiscriminativeKSVD(BaseKSVDClassifier):
         self.tol = tol
         self.random_state = random_state
 
-    def _plan(self, rows: Rows, labels: Labels) -> Plan:
+    def _plan(self, rows: Rows, labels: Labels) -> AtomPlan:
         # The root of the weight: targets stand beside the features of a row, and their residuals are
         # squared together.
         targets = float(np.sqrt(self.classification)) * np.eye(len(labels.classes))
-        return Plan(self.n_components or rows.n_features, None, targets)
+        return AtomPlan(self.n_components or rows.n_features, None, targets)
 
 
 class LabelConsistentKSVD(BaseKSVDClassifier):
@@ -226,7 +226,7 @@ class LabelConsistentKSVD(BaseKSVDClassifier):
         self.tol = tol
         self.random_state = random_state
 
-    def _plan(self, rows: Rows, labels: Labels) -> Plan:
+    def _plan(self, rows: Rows, labels: Labels) -> AtomPlan:
         n_classes = len(labels.classes)
         # As many atoms as features in all, or a few less, as KSVD has by default.
         k = self.n_components_per_class or max(1, rows.n_features // n_classes)
@@ -244,4 +244,4 @@ class LabelConsistentKSVD(BaseKSVDClassifier):
         targets = [np.sqrt(self.consistency) * (np.arange(n_classes)[:, None] == of_class)]
         if self.classification > 0:  # LC-KSVD2; else the classifier follows from the codes
             targets.insert(0, np.sqrt(self.classification) * np.eye(n_classes))
-        return Plan(k * n_classes, of_class, np.hstack(targets))
+        return AtomPlan(k * n_classes, of_class, np.hstack(targets))

@@ -29,7 +29,7 @@ from clusterica.arrays import (
 from clusterica.ops.autoencoder import HostArray, activations
 from clusterica.ops.kernels import MUCH_DEAD
 from clusterica.ops.rbm import DivergenceSums, divergence_sums
-from clusterica.optim import LoopState, Step, fit_progress, iterate
+from clusterica.optim import LoopState, Step, fit_progress, iterate, stored_draws
 from clusterica.preprocessing.whitening import apply_map, moments_about_mean
 
 
@@ -209,6 +209,7 @@ class SparseRBM(
             tol=-1.0,  # noise of batches moves the weights for ever: the number of passes is what ends it
             progress=progress,
             fitted=lambda machine: self._learned(rows, machine),
+            stored=stored_draws(rng),
         )
         progress.end()
         self.__dict__.update(self._learned(rows, result.params))

@@ -38,7 +38,7 @@ from clusterica.dictionaries._base import BaseDictionary
 from clusterica.encoders import BaseEncoder, SparseEncoder
 from clusterica.ops.dictionary import CodeSums, coding_error, lasso_sums, renew_atoms
 from clusterica.ops.linalg import row_lengths
-from clusterica.optim import LoopResult, LoopState, Step, fit_progress, iterate
+from clusterica.optim import LoopResult, LoopState, Step, fit_progress, iterate, stored_draws
 
 # Relative duality gap of the codes of a batch: the atoms need no better codes while they move.
 _BATCH_GAP = 1e-3
@@ -220,6 +220,7 @@ class SparseCoding(BaseDictionary):
             tol=self.tol,
             progress=progress,
             fitted=lambda params: self._learned(rows, params[0]),
+            stored=stored_draws(rng),
         )
         # Both kinds of parameters begin with the atoms and their sums.
         D, sums, *rest = result.params

@@ -48,12 +48,12 @@ def white_rows(
 ) -> Any:
     """Return whitened rows for the clusterer: n_rows of them drawn at random, or all.
 
-    All of them are an array where that fits the memory budget, and blocks made anew on every walk
+    All of them are an array where that fits the memory budget, and blocks computed again on every walk
     where it does not and the clusterer can take blocks.
     """
     if n_rows < rows.n_rows:
         chosen = rows.home.put(rows.take(_choose(rows, n_rows, rng)))
-        return whitener._whiten(as_rows(chosen, rows.dtype))
+        return whitener.whiten_rows(as_rows(chosen, rows.dtype))
     if isinstance(clusterer, BaseKMeans) and _too_large(rows, whitener):
         return _lazily(rows, whitener)
     return whitener.transform(X)
@@ -69,7 +69,7 @@ def all_white_rows(X: Any, rows: Rows, whitener: Whitener | KernelWhitener) -> R
 def _lazily(rows: Rows, whitener: Whitener | KernelWhitener) -> Rows:
     """Return whitened rows that are computed on every walk."""
     with config_context(lazy=True):
-        return as_rows(whitener._whiten(rows))
+        return as_rows(whitener.whiten_rows(rows))
 
 
 def _too_large(rows: Rows, whitener: Whitener | KernelWhitener) -> bool:

@@ -70,9 +70,9 @@ class ClusterICA(
     ----------
     n_components : int or None, default=None
         Number of sources. None takes as many as the white data has dimensions. Fewer than n_features are
-        looked for after reduction to so many principal components; a whitener of your own that is not
-        "pca", or has an n_components, is left as it is, and so many pairs of clusters are looked for in all
-        of its white space. With more than the features (overcomplete), so many pairs of centroids are
+        looked for after reduction to that many principal components; a whitener of your own that is not
+        "pca", or has an n_components, is left as it is, and that many pairs of clusters are looked for in all
+        of its white space. With more than the features (overcomplete), that many pairs of centroids are
         scattered over the sphere, copies are merged and those with little energy dropped, so that there may
         be fewer in the end: see ``n_components_``. Up to n_features there are never more sources than
         dimensions in which the data varies.

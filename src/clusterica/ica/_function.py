@@ -39,7 +39,7 @@ def cluster_ica(
     X : array or tensor of shape (n_features, n_samples)
         The signals.
     n_components : int or None, default=None
-        Number of sources; None is n_features. Fewer are looked for after reduction to so many principal
+        Number of sources; None is n_features. Fewer are looked for after reduction to that many principal
         components.
     whiten : bool, default=True
         Whether to whiten X first. False is for signals that are white already: K is None.

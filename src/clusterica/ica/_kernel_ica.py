@@ -218,7 +218,7 @@ class KernelICA(
             In the library and on the device of X.
         """
         rows = check_fitted_rows(self, X, "components_")
-        return self.whitener_._project(rows, self.unmixing_)
+        return self.whitener_.whiten_rows(rows, self.unmixing_)
 
     def _learned(self, rows: Rows, Z: Rows, C: np.ndarray) -> dict[str, Any]:
         """Return the attributes for directions C of the white rows Z, signed and sorted by the convention."""
@@ -234,7 +234,7 @@ class KernelICA(
             to_host(a).astype(np.float64) for a in (white.landmarks_, white.whitening_, white.mean_)
         )
         # The largest value of a source over the landmarks is positive, so that two fits can be compared.
-        C = (C * white._signs(L, C @ T, mean)[:, None])[order]
+        C = (C * white.signs_of(L, C @ T, mean)[:, None])[order]
         return {
             "components_": rows.learned(C),
             "kurtosis_": rows.learned(kurtosis[order]),

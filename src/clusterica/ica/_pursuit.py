@@ -241,7 +241,7 @@ class KurtosisPursuit(
             raise ValueError(
                 f"n_components={self.n_components} is more than the {white.n_dims} dimensions in which "
                 "the data varies (a constant column has none, one that depends on others adds none); use "
-                "at most so many, and data that is not constant"
+                "at most that many, and data that is not constant"
             )
         # The excess kurtosis of every feature, -3 for a constant one.
         variances = np.diag(to_host(self.whitener_.covariance_))

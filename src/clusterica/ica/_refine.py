@@ -2,7 +2,7 @@
 
 1. A rotation of a sample of white rows, from the directions of the clusters, by the symmetric fixed point
    with ``G(y) = √(y² + 4)``, which is bounded in its derivative and turns to sources with heavy and with
-   light tails alike. Clusters lie along sources with heavy tails, and say nothing of the others. There the
+   light tails alike. Clusters lie along sources with heavy tails, and do not show the others. There the
    fixed point may rest at four sources in equal shares, each time with another sign: it is a local optimum
    for light tails. Such mixtures give themselves away by their energies, which depend on each other.
 2. A distribution for every source, fitted on all rows, and the maximum of the likelihood.
@@ -92,7 +92,7 @@ def find_start(
     W: np.ndarray = polar_factor(filled @ back)
     if contrast is not None:
         return W
-    # All rows, where the sample is blocks that are made anew on every walk, or has directions without
+    # All rows, where the sample is blocks that are computed again on every walk, or has directions without
     # variance. Otherwise the sample, made exactly white, which weak sources need.
     white = WhiteRows(rows, space.R @ space.T, space.mean)
     if not isinstance(sample, LazyRows):

@@ -50,7 +50,7 @@ def fold_overcomplete(centroids: np.ndarray, energies: np.ndarray, n_lines: int)
         Near both ends of the lines, or not on a line.
     energies : ndarray of shape (n_clusters,)
         Energy of the rows along each. Of very sparse sources most rows are all but zero: they are many, and
-        lie in one cluster, whose centroid says nothing.
+        lie in one cluster, whose centroid has no meaning.
     n_lines : int
         How many lines to return at most.
     """

@@ -448,7 +448,7 @@ def _unexplained(X: Array, D: Array) -> Unexplained:
 
 
 def _warn_if_near_empty(learner: Any, rows: Array) -> None:
-    """Warn, and say why that may be, if many clusters hold next to nothing (Coates & Ng, note 1)."""
+    """Warn, with likely causes, if many clusters are nearly empty (Coates & Ng, note 1)."""
     sizes = cluster_sizes(learner)
     if sizes is None:
         return

@@ -126,7 +126,7 @@ class Staged:
         )
     )
     def features(self, images: Array, cells: Sequence[Cell], band: int) -> Encoded:
-        """Return the features of a block of images, a band of so many rows of patches after the other."""
+        """Return the features of a block of images, in bands of ``band`` rows of patches."""
         p, s, n_down = self._shape.patch_size, self._shape.stride, max(c.bottom for c in cells)
         reduced: list[Array] | None = None
         failed = 0
@@ -171,7 +171,7 @@ class Rectified:
         lambda self, row: (3 * row.n_features + 2 * int(self._F.shape[0])) * row.itemsize
     )
     def features(self, images: Array, cells: Sequence[Cell], band: int) -> Encoded:
-        """Return the features of a block of images, a band of so many rows of patches after the other."""
+        """Return the features of a block of images, in bands of ``band`` rows of patches."""
         p, s, n_down = self._shape.patch_size, self._shape.stride, max(c.bottom for c in cells)
         sides: list[list[Array] | None] = [None, None]
         for top in range(0, n_down, band):

@@ -136,24 +136,24 @@ class Images:
 
     def blocks(self, size: Callable[[Part], int]) -> Iterator[Block]:
         """Yield blocks of images of one size, in order, of at most ``size(part)`` images."""
+
+        def load(part: Part, start: int, stop: int) -> Array:
+            block = part.cut(start, stop)
+            if self.place.is_numpy:
+                return np.ascontiguousarray(block, dtype=np.float32)
+            # Bytes are sent as bytes; torch does not have all other types of NumPy.
+            if isinstance(block, np.ndarray) and block.dtype not in (np.uint8, np.float32):
+                block = block.astype(np.float32)
+            block = self.place.put(block)
+            xp = namespace_of(block)
+            return xp.astype(block, xp.float32, copy=False)
+
         for part in self.parts:
             most = size(part)
             for start in range(0, part.n_images, most):
                 stop = min(start + most, part.n_images)
-                load = partial(self._load, part, start, stop)
-                yield Block(part.start + start, part.start + stop, part, load)
-
-    def _load(self, part: Part, start: int, stop: int) -> Array:
-        """Return a block as float32, where blocks are worked on."""
-        block = part.cut(start, stop)
-        if self.place.is_numpy:
-            return np.ascontiguousarray(block, dtype=np.float32)
-        # Bytes are sent as bytes; torch does not have all other types of NumPy.
-        if isinstance(block, np.ndarray) and block.dtype not in (np.uint8, np.float32):
-            block = block.astype(np.float32)
-        block = self.place.put(block)
-        xp = namespace_of(block)
-        return xp.astype(block, xp.float32, copy=False)
+                loaded = partial(load, part, start, stop)
+                yield Block(part.start + start, part.start + stop, part, loaded)
 
 
 # --- Validation -------------------------------------------------------------------------------------

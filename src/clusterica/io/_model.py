@@ -16,6 +16,7 @@ from clusterica.arrays import warn_user
 from clusterica.io._sealed import ModelFileError, damaged, read_sealed, write_sealed
 from clusterica.io._values import Reader, Writer
 
+# Raised when files of older versions can no longer be read. 2 added the checksum.
 _FORMAT = 2
 
 
@@ -110,6 +111,8 @@ def load(path: str | Path, *, device: str | None = None) -> Any:
     model, reader, versions = _read(path, "model", device)
     if not isinstance(model, BaseEstimator):
         raise damaged(path, f"it holds a {type(model).__name__} in place of an estimator")
+    # A Pipeline has learned nothing itself; attributes of other estimators may change from version to
+    # version.
     if reader.of_sklearn - {"Pipeline"} and versions["sklearn"] != sklearn.__version__:
         warn_user(
             InconsistentVersionWarning(
@@ -164,6 +167,7 @@ def load_versions(path: str | Path) -> dict[str, str]:
     clusterica.io.ModelFileError, OSError
         As :func:`load` does.
     """
+    # The summary is read along with them: it is small beside the model.
     _, _, versions = _read(Path(path), "summary", None)
     return versions
 

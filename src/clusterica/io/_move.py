@@ -64,6 +64,7 @@ def _moved(value: Any, device: str, *, kinds: str = "f") -> Any:
         # Parameters are what the user gave; the steps of a Pipeline are its fitted estimators.
         for name, held in vars(value).items():
             if (name not in params and not name.endswith(_OF_THE_FIT)) or name == "steps":
+                # Labels and counts are the integers that follow the data; all others stay.
                 is_count = name in ("labels_", "counts_")
                 setattr(found, name, _moved(held, device, kinds="iuf" if is_count else "f"))
         return found

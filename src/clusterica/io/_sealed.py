@@ -19,6 +19,7 @@ import numpy as np
 
 from clusterica.files import write_file
 
+# Stands for the checksum while it is computed: SHA-256 as hexadecimal digits.
 _BLANK = "0" * 64
 
 

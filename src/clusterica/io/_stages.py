@@ -53,9 +53,7 @@ class Head(NamedTuple):
 
 def numbers_of(model: Any) -> tuple[Stages, Head | None]:
     """Check a model for `to_torch`, and return what its module computes with."""
-    features, classifier = _steps(model)
-    check_is_fitted(features)
-    _check_form(features)
+    features, classifier = _checked_steps(model)
     if classifier is None:
         return _stages(features), None
     coef, intercept = (
@@ -64,8 +62,8 @@ def numbers_of(model: Any) -> tuple[Stages, Head | None]:
     return _stages(features), Head(coef, intercept, classifier.classes_.tolist())
 
 
-def _steps(model: Any) -> tuple[ImageFeatures, Any]:
-    """Return the image features and the linear classifier or None."""
+def _checked_steps(model: Any) -> tuple[ImageFeatures, Any]:
+    """Return the image features and the linear classifier or None; an error names a step without a form."""
     steps = [step for _, step in model.steps] if isinstance(model, Pipeline) else [model]
     if not isinstance(steps[0], ImageFeatures) or len(steps) > 2:
         names = ", ".join(type(step).__name__ for step in steps)
@@ -73,19 +71,15 @@ def _steps(model: Any) -> tuple[ImageFeatures, Any]:
             f"the model has the steps {names}; to_torch takes ImageFeatures, alone or in a Pipeline with a "
             "linear classifier after it"
         )
-    if len(steps) == 1:
-        return steps[0], None
-    missing = {"coef_", "intercept_", "classes_"} - set(dir(steps[1]))
-    if missing:
+    features, classifier = steps[0], steps[1] if len(steps) > 1 else None
+    missing = {"coef_", "intercept_", "classes_"} - set(dir(classifier))
+    if classifier is not None and missing:
         raise TypeError(
-            f"{type(steps[1]).__name__} has no {', '.join(sorted(missing))}; after ImageFeatures, to_torch "
+            f"{type(classifier).__name__} has no {', '.join(sorted(missing))}; after ImageFeatures, to_torch "
             "takes a fitted linear classifier, such as LinearSVC"
         )
-    return steps[0], steps[1]
-
-
-def _check_form(features: ImageFeatures) -> None:
-    """Raise an error that names the step which is no convolution with one function after it."""
+    check_is_fitted(features)
+    # What is no convolution with one function after it has no form as a module.
     if len(features.n_codes_) > 1:
         raise TypeError(
             f"regions={features.regions} have filters of their own; to_torch takes regions=(1, 1)"
@@ -102,6 +96,7 @@ def _check_form(features: ImageFeatures) -> None:
             raise TypeError(
                 f"to_torch has no form of {name}={type(step).__name__}; it has one of {known}"
             )
+    return features, classifier
 
 
 def _stages(features: ImageFeatures) -> Stages:
@@ -113,7 +108,14 @@ def _stages(features: ImageFeatures) -> Stages:
         shift = T @ np.asarray(to_host(features.whitener_.mean_), np.float64)
     d = T.shape[1]
     C = np.eye(d) - 1 / d
-    code, alpha = _code(features.encoder_)
+    # The function of the responses, and its threshold.
+    match features.encoder_:
+        case SoftThresholdEncoder(two_sided=two_sided, alpha=alpha):
+            code = "both-signs" if two_sided else "positive"
+        case SigmoidEncoder(bias=alpha):
+            code = "sigmoid"
+        case encoder:
+            code, alpha = "hard" if isinstance(encoder, HardEncoder) else "triangle", 0.0
     if code in ("triangle", "hard"):
         # Distances do not change if the mean atom is taken from all, and so keep their digits.
         D, point = center(D)
@@ -132,24 +134,12 @@ def _stages(features: ImageFeatures) -> Stages:
         eps=eps,
         atoms=D if code == "triangle" else None,
         code=code,
-        alpha=alpha,
+        alpha=float(alpha),
         patch_size=features.patch_size,
         stride=features.stride,
         grids=tuple(map(tuple, features.grid)) if several else (tuple(features.grid),),
         pooling=features.pooling,
     )
-
-
-def _code(encoder: Any) -> tuple[str, float]:
-    """Return the name of the function of the responses, and its threshold."""
-    match encoder:
-        case SoftThresholdEncoder():
-            return ("both-signs" if encoder.two_sided else "positive"), float(encoder.alpha)
-        case SigmoidEncoder():
-            return "sigmoid", float(encoder.bias)
-        case HardEncoder():
-            return "hard", 0.0
-    return "triangle", 0.0
 
 
 def _kernels(rows: np.ndarray, patch_shape: tuple[int, int, int]) -> np.ndarray:

@@ -113,14 +113,14 @@ def median_gamma(X: np.ndarray, rng: np.random.Generator, *, n_pairs: int = 10_0
     return 1 / median
 
 
-def basis_gamma(W: np.ndarray, *, mean: float = 0.1) -> float:
+def basis_gamma(W: np.ndarray, *, mean: float = 0.2) -> float:
     """Return the γ with which the mean ``k(w_p, w_q)`` of two different basis vectors has a value.
 
     Parameters
     ----------
     W : ndarray of shape (n_basis, n_features)
-        The basis, in host memory; vectors that are equal say nothing and are left out.
-    mean : float, default=0.1
+        The basis, in host memory; pairs of equal vectors are left out.
+    mean : float, default=0.2
         The value, between 0 and 1.
     """
     squares = pdist(W, "sqeuclidean")

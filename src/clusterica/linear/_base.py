@@ -271,6 +271,7 @@ class LinearClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
                 y=self.classes_[codes[counted]],
                 sample_weight=weights[counted],
             )
+            # Above this the product of both weights overflows.
             most = float(np.finfo(np.float64).max) / max(1.0, float(weights.max()))
             for label, weight in zip(self.classes_.tolist(), of_classes.tolist(), strict=True):
                 if not 0 <= weight < most:  # a NaN must raise, too
@@ -342,6 +343,7 @@ class LinearClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
             first=first,
             at_once=solver.strengths_at_once,
         )
+        # The solution of a fold is a good start for the fit on all rows.
         start = trial.solutions[search.best][-1]
         return _Chosen(self._grid(search.top, total), start, search, trial.decisions)
 
@@ -351,12 +353,14 @@ class LinearClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         A, c = original(problem.standard, *solver.classifiers(solution), rows.dtype)
         self.coef_, self.intercept_ = rows.home.put(A), rows.home.put(c)
         about = problem.standard.about
+        # Predictions subtract the same point before they multiply.
         self._about = None if about is None else rows.home.put(about)
         self.objective_ = objectives(problem, task, A, c)
         # coef_ and intercept_ may have fewer digits than the solver had.
         lost = np.clip(self.objective_ - solution.objective, 0, None)
         lost /= np.maximum(self.objective_, task.floor)
         self.gap_ = solution.gap + lost
+        # One more pass: the one that has just computed the objectives.
         self.n_iter_, self.n_passes_ = max(1, solution.n_iter), solver.n_passes + 1
         most = task.tol + LAST_DIGITS * float(np.finfo(rows.dtype).eps)
         self.converged_ = solution.converged and bool((self.gap_ <= most).all())

@@ -235,7 +235,7 @@ def fit_temperature(decisions: Any, codes: Any, *, sample_weight: Any = None) ->
     Returns
     -------
     temperature : float
-        Positive; large where decisions say little about the class.
+        Positive; large where decisions are uncertain.
 
     Examples
     --------

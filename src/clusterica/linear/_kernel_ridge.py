@@ -24,6 +24,7 @@ from clusterica.arrays import (
     as_generator,
     as_rows,
     check_labels,
+    check_not_masked,
     check_rows,
     check_scale,
     engine_name,
@@ -31,6 +32,7 @@ from clusterica.arrays import (
     map_chunks,
     namespace_of,
     to_host,
+    working_dtype,
 )
 from clusterica.linear._gram import Gram, GramProblem, check_block, energies, here, rbf, take, wide
 from clusterica.linear._held_out import fit_temperature, probabilities
@@ -268,16 +270,15 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
         if self.features is not None:
             # Only the function itself can check what it takes.
             return X if hasattr(X, "shape") else np.asarray(X)
+        least = 2 if reset else 1
         if array_api_compat.is_torch_array(X) or engine_name(X) is not None:
-            check_rows(self, X, reset=reset, min_rows=2 if reset else 1)
-            return X if "float" in str(X.dtype) else wide(X)
-        X = validate_data(
-            self,
-            X,
-            reset=reset,
-            dtype=[np.float64, np.float32],
-            ensure_min_samples=2 if reset else 1,
-        )
+            check_rows(self, X, reset=reset, min_rows=least)
+            xp = namespace_of(X)
+            return xp.astype(X, getattr(xp, working_dtype(X.dtype).name), copy=False)
+        check_not_masked(X)
+        X = validate_data(self, X, reset=reset, ensure_min_samples=least)
+        # Contiguous, so that the order of sums, and so the last bits, do not depend on the layout.
+        X = np.ascontiguousarray(X, working_dtype(X.dtype))
         check_scale(as_rows(X))
         return X
 
@@ -352,8 +353,8 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
         if needed(n_landmarks) > budget:
             remedy = "lower n_landmarks" if n_landmarks < n else "set n_landmarks"
             raise ValueError(
-                f"{n} rows need about {needed(n_landmarks) / 2**30:.1f} GiB for products of rows, over the "
-                f"memory budget of {budget / 2**30:.1f} GiB; raise it with "
+                f"{n} rows need about {needed(n_landmarks) / 2**20:.4g} MiB for products of rows, over the "
+                f"memory budget of {budget / 2**20:.4g} MiB; raise it with "
                 f"clusterica.config_context(memory=...), or {remedy}"
             )
         if n_landmarks == n:

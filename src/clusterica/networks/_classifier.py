@@ -208,7 +208,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         rng = as_generator(self.random_state).spawn(1)[0]
         # On some of the images: their features are computed once for every value that is tried.
         trial = np.sort(rng.permutation(len(codes))[: self.n_tune])
-        # Codes anew: few images may lack a class.
+        # Numbered again: few images may lack a class.
         trial_codes = np.unique(codes[trial], return_inverse=True)[1]
         self.tuned_: dict[str, Any] = {}
         self.tuning_: dict[str, list[float]] = {}

@@ -132,6 +132,7 @@ class DependencyGroups(BaseEstimator):
         rows = check_rows(self, X, reset=True, min_rows=2)
         check_scale(rows)
         d, rng = rows.n_features, as_generator(self.random_state)
+        # There is nothing to choose: all inputs are one group.
         if self.measure == "all" or d <= self.size:
             self.groups_, self.dependency_ = [np.arange(d)], [np.full(d, np.nan)]
             return self

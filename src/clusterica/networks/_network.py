@@ -144,6 +144,7 @@ class FeatureNetwork(
         images = _as_images(X)
         layers = [clone(layer) for layer in self.layers]
         height, width = int(images.shape[1]), int(images.shape[2])
+        # Rows without geometry are images of one pixel, with one patch and nothing to pool.
         rows = height == width == 1
         for i, layer in enumerate(layers):
             if rows:
@@ -218,6 +219,7 @@ class FeatureNetwork(
             return map_chunks(_features_of, chunks, self, like=like)
         xp, place = namespace_of(images), Place(images)
         features = None
+        # Block by block: the maps of all images together would not fit.
         for start, stop in self._cuts(images, self.layers_):
             block = self._pooled(images[start:stop, ...])
             if self.mirror:

@@ -122,7 +122,7 @@ def lasso_reference(
 ) -> LassoCodes:
     """FISTA on all rows at once; rows leave the batch when they are done.
 
-    Where the momentum points uphill it starts anew, row by row (O'Donoghue and Candès, 2015), which
+    Where the momentum points uphill it restarts, row by row (O'Donoghue and Candès, 2015), which
     makes the convergence linear.
     """
     xp = namespace_of(X)

@@ -24,6 +24,6 @@ Contrast = Callable[[Array], Derivatives]
 
 def first_two(contrast: Contrast, y: Array) -> tuple[Array, Array]:
     """Return G and G' of a contrast, without G'' where it knows how to leave that out."""
-    # Optional, so that a contrast of one's own needs one method only.
+    # Optional, so that a custom contrast needs one method only.
     own = getattr(contrast, "first_two", None)
     return own(y) if own is not None else tuple(contrast(y))[:2]

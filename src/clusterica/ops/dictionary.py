@@ -56,7 +56,7 @@ def lasso_sums(
 
 @dataclass(frozen=True)
 class Pursuit:
-    """Functions of a block with codes by orthogonal matching pursuit, of at most so many atoms a row.
+    """Functions of a block with codes by orthogonal matching pursuit, of at most ``n_nonzero`` atoms per row.
 
     D, G and inverse are what :func:`clusterica.ops.code.unit_atoms` returns for a dictionary of unit atoms.
     """
@@ -96,8 +96,10 @@ class Pursuit:
         xp, Z = namespace_of(X), X
         if targets is not None:
             Z = xp.concat([X, xp.take(targets, labels, axis=0)], axis=1)
+        # Atoms without targets code the rows alone, also where the sums include targets.
         coded = Z if D.shape[1] == Z.shape[1] else X
         S = omp(coded, D, G, inverse, n_nonzero=self.n_nonzero)
+        # Matching pursuit has no tolerance: no row is unsolved.
         return code_sums(Z, S, xp.zeros((), device=X.device))
 
     @working_memory(_bytes)
@@ -164,6 +166,7 @@ def renew_atoms(
             # What the other atoms leave to the atoms of the group; kept up to date inside of it.
             A, left = products[group, group], moments[group] - products[group] @ D
             for j, weight in enumerate(A.diagonal()):
+                # What is left to this atom alone, with its own part put back.
                 atom = left[j] + weight * D[start + j]
                 length = np.sqrt(atom @ atom)
                 if weight > 0 and length > 0:

@@ -1,7 +1,7 @@
 """The discrimination term ``d(s) = (sum of other classes' s)² - (sum of own s)² + η |s|²`` of labelled codes.
 
-Codes are ordered by class, so many for each: K = k c. Without the second and the third part it is the
-inhomogeneous cost alone.
+Codes are ordered by class, k for each of the c classes: K = k c. Without the second and the third part it is
+the inhomogeneous cost alone.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Discrimination:
         return Discriminated(value, slopes + 2 * self.eta * S)
 
     def of_moments(self, W: Array, moments: Array) -> tuple[float, Array]:
-        """Return the sum over all rows for codes ``W x``, and its gradient by W: no row is looked at.
+        """Return the sum over all rows for codes ``W x``, and its gradient by W; no row is read.
 
         Parameters
         ----------

@@ -75,7 +75,13 @@ def lasso_of_gram(
     leave = 0.02 if on_device and descend is not None else 0.0
     found = lasso_of_gram_reference(B, energies, G, **settings, leave=leave)
     xp = namespace_of(B)
-    for solver in (None if sparse else _in_float64, descend):
+
+    def in_float64(*products: Array, **settings: Any) -> LassoCodes:
+        wide = (xp.astype(a, xp.float64) for a in products)
+        again = lasso_of_gram_reference(*wide, **settings)
+        return LassoCodes(*(xp.astype(a, B.dtype) for a in again))
+
+    for solver in (None if sparse else in_float64, descend):
         is_done = found.gaps <= tol
         done, rest = xp.nonzero(is_done)[0], xp.nonzero(~is_done)[0]
         if solver is None or rest.shape[0] == 0:
@@ -98,15 +104,6 @@ def _is_sparse(B: Array, energies: Array, G: Array, alpha: float, descend: Solve
     xp = namespace_of(codes)
     nonzeros = float(xp.sum(xp.astype(codes != 0, xp.int64))) / codes.shape[0]
     return bool(nonzeros <= _MANY * G.shape[0] ** (2 / 3))
-
-
-def _in_float64(
-    B: Array, energies: Array, G: Array, *, alpha: float, max_iter: int, tol: float
-) -> LassoCodes:
-    xp = namespace_of(B)
-    wide = (xp.astype(a, xp.float64) for a in (B, energies, G))
-    found = lasso_of_gram_reference(*wide, alpha=alpha, max_iter=max_iter, tol=tol)
-    return LassoCodes(*(xp.astype(a, B.dtype) for a in found))
 
 
 def lasso_of_gram_reference(

@@ -23,17 +23,17 @@ class Penalized(NamedTuple):
 
 
 class Torus(NamedTuple):
-    """Codes on a grid whose edges are joined, pooled over neighbours, so many in each direction."""
+    """Codes on a grid whose edges are joined, pooled over ``width`` neighbours in each direction."""
 
     shape: tuple[int, int]
     width: int
 
 
 class CodePooling(Protocol):
-    """Which codes a pool takes together; one with a ``torus`` of two sides has a compiled twin."""
+    """Which codes a pool takes together; one with a ``torus`` of two sides has a compiled version."""
 
     def check(self, n_codes: int) -> None:
-        """Raise a ValueError if the pool is not one of so many codes."""
+        """Raise a ValueError if the pool does not fit ``n_codes`` codes."""
 
     def average(self, V: Array) -> Array:
         """Return V H: for every code the mean over its pool, shape (n_rows, n_codes)."""

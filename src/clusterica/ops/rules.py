@@ -120,7 +120,7 @@ class Rule(ABC):
         return row_energies(X)
 
     def n_labels(self, n_centers: int) -> int:
-        """Return how many clusters so many free centres make."""
+        """Return the number of clusters that ``n_centers`` free centres make."""
         return n_centers * (2 if self.both_signs else 1)
 
     def all_centers(self, C: Array) -> Array:

@@ -13,6 +13,7 @@ from clusterica.optim._loop import (
     fit_progress,
     iterate,
     recorder,
+    stored_draws,
     stored_with,
 )
 from clusterica.optim._many_lbfgs import ManyLBFGS, Values
@@ -35,5 +36,6 @@ __all__ = [
     "iterate",
     "no_averages",
     "recorder",
+    "stored_draws",
     "stored_with",
 ]

@@ -14,6 +14,7 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from clusterica.arrays import warn_user
@@ -137,6 +138,16 @@ def stored_with(seen: list[Any]) -> Stored:
     return Stored(lambda params: (params, list(seen)), unpack)
 
 
+def stored_draws(rng: np.random.Generator) -> Stored:
+    """Store the parameters of a loop together with the generator that its steps draw from."""
+
+    def unpack(packed: Any) -> Any:
+        params, rng.bit_generator.state = packed
+        return params
+
+    return Stored(lambda params: (params, rng.bit_generator.state), unpack)
+
+
 class Recorder(Protocol):
     """Runs loops, keeps their states, and resumes those that it has a state of."""
 
@@ -189,43 +200,32 @@ def iterate(
     stored : Stored, optional
         For checkpoints, where a step changes more than the parameters or they hold more than arrays.
     """
-    run = partial(_repeat, step, max_iter=max_iter, tol=tol, progress=progress, fitted=fitted)
+
+    def run(state: LoopState, hook: Callable[[LoopState], None] | None) -> LoopResult:
+        params, history, n_iter = state.params, list(state.history), state.n_iter
+        # A loop that had converged when it was stored does nothing any more.
+        converged, stopped = state.converged, False
+        while n_iter < max_iter and not (converged or stopped):
+            task = progress.subtask("iteration") if progress is not None else None
+            last = history[-1] if history else math.inf
+            result = step(params)
+            params, n_iter = result.params, n_iter + 1
+            history.append(result.objective)
+            # Both must be small: along a flat valley the objective stands still while the parameters move.
+            flat = abs(result.objective - last) <= tol * abs(result.objective)
+            converged = result.change == 0 or (result.change <= tol and flat)
+            if hook is not None:
+                hook(LoopState(n_iter, params, tuple(history), converged))
+            if task is not None:
+                # A partial, not a lambda: it keeps the parameters of this iteration.
+                stopped = task.end(None if fitted is None else partial(fitted, params))
+        return LoopResult(params, tuple(history), n_iter, converged, stopped)
+
     keeper = recorder.get()
     if keeper is None:
         return run(start, hook)
     limits = max_iter, tol
     return keeper.record(run, start, hook=hook, stored=stored, progress=progress, limits=limits)
-
-
-def _repeat(
-    step: Callable[[Any], Step],
-    start: LoopState,
-    hook: Callable[[LoopState], None] | None,
-    *,
-    max_iter: int,
-    tol: float,
-    progress: Progress | None,
-    fitted: Callable[[Any], dict[str, Any]] | None,
-) -> LoopResult:
-    """Iterate from a state; the parameters are those of :func:`iterate`."""
-    params, history, n_iter = start.params, list(start.history), start.n_iter
-    # A loop that had converged when it was stored does nothing any more.
-    converged, stopped = start.converged, False
-    while n_iter < max_iter and not (converged or stopped):
-        task = progress.subtask("iteration") if progress is not None else None
-        last = history[-1] if history else math.inf
-        result = step(params)
-        params, n_iter = result.params, n_iter + 1
-        history.append(result.objective)
-        # Both must be small: along a flat valley the objective stands still while the parameters move.
-        flat = abs(result.objective - last) <= tol * abs(result.objective)
-        converged = result.change == 0 or (result.change <= tol and flat)
-        if hook is not None:
-            hook(LoopState(n_iter, params, tuple(history), converged))
-        if task is not None:
-            # A partial, not a lambda: it keeps the parameters of this iteration.
-            stopped = task.end(None if fitted is None else partial(fitted, params))
-    return LoopResult(params, tuple(history), n_iter, converged, stopped)
 
 
 def best_of(

@@ -35,10 +35,13 @@ class Estimate:
 
     def __str__(self) -> str:
         """Return a table, a line for each quantity."""
+        units = (("days", 86400), ("hours", 3600), ("minutes", 60), ("seconds", 1))
+        unit, length = next((u for u in units if self.seconds >= 2 * u[1]), units[-1])
+        time = f"{self.seconds / length:{'.2g' if length == 1 else '.1f'}} {unit}"
         iterations = f" for {self.n_iter} iterations" if self.n_iter > 1 else ""
         return (
             f"{self.title}\n"
-            f"  time        {_duration(self.seconds)}{iterations}\n"
+            f"  time        {time}{iterations}\n"
             f"  memory      {_amount(self.memory)} beside the data\n"
             f"  read        {_amount(self.bytes_read)}\n"
             f"  operations  {self.operations:.2g}"
@@ -134,13 +137,6 @@ def estimate(
         n_iter=n_iter,
         title=f"{name}.{method} of {' x '.join(f'{s:,}' for s in shape)} {dtype.name} on {device}",
     )
-
-
-def _duration(seconds: float) -> str:
-    for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.1f} {unit}"
-    return f"{seconds:.2g} seconds"
 
 
 def _amount(n_bytes: float) -> str:

@@ -196,7 +196,7 @@ class KernelWhitener(
         T = whiten_by_spectrum(s, eps=0.0, n_components=n, rotate_back=False).whitening
         # One matrix for both steps: z = T h(x), and h(x) = root k(L, x).
         T, mean = to_host(T).astype(np.float64) @ landmarks.root, about + shift
-        signs = self._signs(L, T, mean)
+        signs = self.signs_of(L, T, mean)
         self.landmarks_, self.whitening_ = rows.learned(L), rows.learned(T * signs[:, None])
         self.mean_, self.eigenvalues_ = rows.learned(mean), rows.learned(s.values[:n])
         self.rank_, self.n_components_ = s.rank, n
@@ -216,14 +216,11 @@ class KernelWhitener(
         Z : array of shape (n_samples, n_components_)
             In the library and on the device of X.
         """
-        return self._whiten(check_fitted_rows(self, X, "whitening_"))
+        return self.whiten_rows(check_fitted_rows(self, X, "whitening_"))
 
-    def _whiten(self, rows: Rows) -> Array:
-        """Return rows that were checked, whitened."""
-        return self._project(rows, self.whitening_)
-
-    def _project(self, rows: Rows, B: Array) -> Array:
-        """Return ``B (k(L, x) - mean)`` of all rows."""
+    def whiten_rows(self, rows: Rows, B: Array | None = None) -> Array:
+        """Return ``B (k(L, x) - mean)`` of checked rows, as KernelICA needs it; None is ``whitening_``."""
+        B = self.whitening_ if B is None else B
         params = [
             np.asarray(to_host(a), dtype=rows.dtype) for a in (self.landmarks_, B, self.mean_)
         ]
@@ -254,7 +251,7 @@ class KernelWhitener(
             )
         return n
 
-    def _signs(self, L: np.ndarray, B: np.ndarray, mean: np.ndarray) -> np.ndarray:
+    def signs_of(self, L: np.ndarray, B: np.ndarray, mean: np.ndarray) -> np.ndarray:
         """Return the signs that make the largest of ``B (k(L, l) - mean)`` over landmarks l positive."""
         # So that two fits can be compared: whitening leaves signs open.
         Z = self._bound(kernel_project)(L, L, B, mean)

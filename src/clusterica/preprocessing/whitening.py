@@ -202,11 +202,10 @@ class Whitener(FloatOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMix
         Y : array of shape (n_samples, n_components_)
             In the library and on the device of X.
         """
-        rows = check_fitted_rows(self, X, "whitening_")
-        return self._whiten(rows)
+        return self.whiten_rows(check_fitted_rows(self, X, "whitening_"))
 
-    def _whiten(self, rows: Rows) -> Array:
-        """Return rows that were checked, whitened."""
+    def whiten_rows(self, rows: Rows) -> Array:
+        """Whiten rows that are checked already, as other estimators have them."""
         return apply_map(project, rows, self.whitening_, self.mean_)
 
     def inverse_transform(self, Y: Any) -> Array:
@@ -243,7 +242,7 @@ class Whitener(FloatOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMix
             percentage(self.eps)  # a wrong text is an error before the pass over the rows
 
     def _warn_of_scale(self) -> None:
-        """Warn where eps is so much larger than all eigenvalues that next to nothing is left."""
+        """Warn if eps is so much larger than all eigenvalues that little variance is left."""
         largest = float(to_host(self.eigenvalues_)[0])
         # From a factor of 10 on no direction keeps a tenth of the unit variance. Patches of photographs are
         # far from that: of 6 x 6 pixels between 0 and 1 the largest eigenvalue is 3.3, and 3.7 after

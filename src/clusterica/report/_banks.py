@@ -29,7 +29,7 @@ class Network(NamedTuple):
     before: Any = None
 
 
-class Bank(NamedTuple):
+class FilterBank(NamedTuple):
     """One set of filters of a first layer: of a region or of a group of channels."""
 
     name: str
@@ -132,7 +132,7 @@ def summarize_banks(
     networks: list[Network], images: Any, *, n_patches: int, rng: np.random.Generator
 ) -> list[dict[str, Any]]:
     """Summarize the filters of every first layer; see `clusterica.report.summarize`."""
-    banks: list[Bank] = []
+    banks: list[FilterBank] = []
     for name, model, before in networks:
         parts: list[tuple[str, ImageFeatures, np.ndarray | None]] = [(name, model, None)]
         if not isinstance(model, ImageFeatures):
@@ -148,7 +148,7 @@ def summarize_banks(
             n_regions = len(features.n_codes_)
             for region in range(n_regions):
                 where = f"{title} region {region + 1}".strip() if n_regions > 1 else title
-                banks.append(Bank(where, features, region, channels, before))
+                banks.append(FilterBank(where, features, region, channels, before))
     # A first image of rows without geometry is one pixel: there is nothing to show in its place.
     banks = [bank for bank in banks if bank.features.patch_shape_[0] > 1]
     return [_summarize_bank(bank, images, n_patches, rng, share=len(banks)) for bank in banks]
@@ -178,7 +178,7 @@ def history_of(learner: Any) -> dict[str, Any] | None:
 
 
 def _summarize_bank(
-    bank: Bank, images: Any, n_patches: int, rng: np.random.Generator, *, share: int
+    bank: FilterBank, images: Any, n_patches: int, rng: np.random.Generator, *, share: int
 ) -> dict[str, Any]:
     """Summarize one bank, within its share of the bytes of a page."""
     features = bank.features

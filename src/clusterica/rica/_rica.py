@@ -207,7 +207,7 @@ class RICA(BaseRICA):
         W = self._start(rows, K, batch.first) if first else to_host(self.components_)
         # Small steps would be lost in float32.
         W = W.astype(np.float64)
-        # Adam keeps running means of the gradient and of its square; after a fit they begin anew.
+        # Adam keeps running means of the gradient and of its square; after a fit they start from zero.
         averages = getattr(self, "_averages", None) or no_averages(W)
         if first:
             seen = BatchState(batch, null_directions(batch, rows.dtype), 1)
@@ -239,7 +239,7 @@ class RICA(BaseRICA):
         return self
 
     def _penalty(self, n_components: int) -> PenaltyFunction:
-        """Return g of so many codes, with the signs of the components."""
+        """Return g of ``n_components`` codes, with the signs of the components."""
         signs = None
         if self.signs is not None:
             signs = np.asarray(to_host(self.signs))

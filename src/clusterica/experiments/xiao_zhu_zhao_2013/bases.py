@@ -162,6 +162,7 @@ def _kernel(
         sparsity=0.01,
         normalize=True,
         max_iter=max_iter,
+        tol=1e-5,
         optimizer=optimizer,
         random_state=seed,
     )

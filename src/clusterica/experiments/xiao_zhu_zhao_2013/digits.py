@@ -30,7 +30,7 @@ NOTE = (
 )
 
 # The objective of the paper; P4-defaults has that of the library.
-PAPER: dict[str, Any] = {"scale": 1.0, "normalize": True}
+PAPER: dict[str, Any] = {"scale": 1.0, "sparsity": 0.01, "normalize": True, "tol": 1e-5}
 
 
 class Trial(NamedTuple):

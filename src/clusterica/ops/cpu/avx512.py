@@ -16,11 +16,16 @@ from functools import cache
 from typing import Any
 
 import llvmlite.binding
+import numba.core.cgutils
+import numba.extending
 from llvmlite import ir
-from numba import types
-from numba.core import cgutils, config
+from numba.core import config
 from numba.core.registry import cpu_target
-from numba.extending import intrinsic
+
+# Without types: those of Numba do not know that an intrinsic is called without its first parameter.
+intrinsic: Any = numba.extending.intrinsic
+types: Any = numba.types
+cgutils: Any = numba.core.cgutils
 
 LANES = 16  # numbers of 32 bits in a vector
 # 12 x 2 sums of the product stay in registers, of which there are 32: the rest hold the operands.

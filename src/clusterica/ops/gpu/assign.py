@@ -24,7 +24,7 @@ from clusterica.arrays import Array, Row, working_memory
 from clusterica.ops import assign as reference
 from clusterica.ops.assign import FitSums
 from clusterica.ops.gpu import nearest, sums
-from clusterica.ops.gpu.tiling import Tiling, chunk_widths, tiling_for
+from clusterica.ops.gpu.tiling import KernelTiling, chunk_widths, tiling_for
 from clusterica.ops.rules import Assignment, LloydSums, Rule
 
 # Rows of a piece of a cluster. Fewer make more programs and more partial sums: with 512 of them, 400,000 rows
@@ -34,7 +34,7 @@ PIECE = 512
 _HALVES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "screened": torch.float16}
 
 
-class Centers(NamedTuple):
+class RoundedCenters(NamedTuple):
     """Centres as the kernels read them."""
 
     C: Array
@@ -141,14 +141,14 @@ def _labels(X: Array, C: Array, shift: Array | None, rule: Rule, precision: str)
 
 def launch_nearest(
     X: Array,
-    centers: Centers,
+    centers: RoundedCenters,
     shift: Array | None,
     labels: Array,
     other: Array,
     index: Array | None,
     rule: Rule,
     precision: str,
-    tiling: Tiling,
+    tiling: KernelTiling,
 ) -> None:
     """Fill the labels of all rows, or of those at the index."""
     n, d = X.shape[0] if index is None else len(index), X.shape[1]
@@ -180,7 +180,7 @@ def launch_nearest(
     )  # fmt: skip
 
 
-def round_centers(C: Array, rule: Rule, precision: str, tiling: Tiling) -> Centers:
+def round_centers(C: Array, rule: Rule, precision: str, tiling: KernelTiling) -> RoundedCenters:
     """Return the centres in the precision of the products, padded to whole tiles."""
     k, d = C.shape
     widths = chunk_widths(d)
@@ -202,7 +202,7 @@ def round_centers(C: Array, rule: Rule, precision: str, tiling: Tiling) -> Cente
         error = scaled - words[:k, :d].to(C.dtype)
         lengths = torch.linalg.vector_norm(torch.stack((scaled, error)), dim=2)
         bounds = torch.cat((lengths.amax(dim=1), scaled_bias.amax()[None]))
-    return Centers(C, bias, words, word_bias, bounds)
+    return RoundedCenters(C, bias, words, word_bias, bounds)
 
 
 def _sums(

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 _MOST_HELD = 256
 
 
-class Tiling(NamedTuple):
+class KernelTiling(NamedTuple):
     """Rows and centres of a tile, features of a chunk, warps of a program, and tiles loaded ahead."""
 
     rows: int
@@ -34,17 +34,17 @@ def chunk_widths(n_features: int) -> tuple[int, ...] | None:
 CHUNK = 32
 
 
-def tiling_of_codes(precision: str) -> Tiling:
+def tiling_of_codes(precision: str) -> KernelTiling:
     """Return the sizes for pooled codes: patches and filters of a tile."""
     # By the compiler, with 108 features: no spills, and two to four programs on a multiprocessor, but for
     # float32 outside matrix units, which spills with tiles of 64 x 64. Not timed yet.
-    return Tiling(32 if precision in ("float32", "screened") else 64, 64, CHUNK, 4, 3)
+    return KernelTiling(32 if precision in ("float32", "screened") else 64, 64, CHUNK, 4, 3)
 
 
-def tiling_for(device: Any, precision: str, n_features: int, n_centers: int) -> Tiling:
+def tiling_for(device: Any, precision: str, n_features: int, n_centers: int) -> KernelTiling:
     """Return the sizes for a device."""
     # By what the compiler says (benchmarks.kernel_resources): with 50, 108 and 300 features none spills
     # registers, and two or three programs share a multiprocessor, so that one multiplies while another
     # compares. A screen and float32 outside matrix units need more registers. Not timed yet: that is for
     # benchmarks.kmeans_gpu --sweep.
-    return Tiling(64, 32 if precision in ("screened", "float32") else 64, CHUNK, 4, 2)
+    return KernelTiling(64, 32 if precision in ("screened", "float32") else 64, CHUNK, 4, 2)

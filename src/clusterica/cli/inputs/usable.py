@@ -12,7 +12,7 @@ import numpy as np
 from clusterica.arrays import in_order
 from clusterica.cli._console import note, stop
 from clusterica.cli._files import need
-from clusterica.cli._images import ImageSource, open_images
+from clusterica.cli.inputs.images import ImageSource, open_images
 
 OnError = Literal["stop", "skip"]
 

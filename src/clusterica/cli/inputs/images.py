@@ -6,7 +6,6 @@ import csv
 import io
 import zipfile
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -121,7 +120,10 @@ def open_images(given: str) -> ImageSource:
         stop(f"{given} is no regular file. Give {KINDS}.")
     if suffix == ".zip":
         return _zip(given, path)
-    if suffix in (".npy", ".npz"):
+    if suffix == ".npz":
+        with path.open("rb") as file:
+            return _arrays(given, path, lambda: np.load(file, allow_pickle=False))
+    if suffix == ".npy":
         # A memory map, so that a large file is read as it is needed.
         return _arrays(given, path, lambda: np.load(path, mmap_mode="r", allow_pickle=False))
     if suffix in _picture_suffixes():
@@ -257,10 +259,7 @@ def _sorted_out(given: str, found: list[PurePosixPath]) -> tuple[list[str], np.n
 def _arrays(given: str, path: Path, load: Callable[[], Any]) -> ImageSource:
     """Return the images of a file or folder with one array or several."""
     try:
-        stored = load()
-        # An .npz file is open until it is closed; arrays are not.
-        with stored if isinstance(stored, np.lib.npyio.NpzFile) else nullcontext():
-            images, labels = _images_and_labels(given, stored)
+        images, labels = _images_and_labels(given, load())
     # Readers raise almost anything for damaged files: TokenError, BadZipFile, IndexError...
     except Exception as error:
         stop(f"{given} can't be read as an array of numbers: {error}")

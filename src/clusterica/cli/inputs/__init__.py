@@ -1,0 +1,1 @@
+"""What the commands read: images, those of them that can be used, and tables of numbers."""
