@@ -21,6 +21,7 @@ from clusterica.arrays._rows import IterableRows, Rows, as_array, as_rows, shuff
 from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
 from clusterica.arrays._twins import describe_kernels, gpu_twin, why_no_kernels
 from clusterica.arrays._validation import (
+    AccuracyMixin,
     FloatOutputMixin,
     Labels,
     as_generator,
@@ -88,6 +89,7 @@ __all__ = [
     "transform_rows",
     "working_memory",
     # What estimators share
+    "AccuracyMixin",
     "FloatOutputMixin",
     "Interval",
     "Labels",
