@@ -338,8 +338,8 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
         if needed(n_landmarks) > budget:
             remedy = "lower n_landmarks" if n_landmarks < n else "set n_landmarks"
             raise ValueError(
-                f"{n} rows need about {needed(n_landmarks) / 2**30:.1f} GiB for products of rows, over the "
-                f"memory budget of {budget / 2**30:.1f} GiB; raise it with "
+                f"{n} rows need about {needed(n_landmarks) / 2**20:.4g} MiB for products of rows, over the "
+                f"memory budget of {budget / 2**20:.4g} MiB; raise it with "
                 f"clusterica.config_context(memory=...), or {remedy}"
             )
         if n_landmarks == n:
