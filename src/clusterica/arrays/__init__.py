@@ -30,6 +30,7 @@ from clusterica.arrays._rows import (
 from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
 from clusterica.arrays._twins import describe_kernels, gpu_twin, why_no_kernels
 from clusterica.arrays._validation import (
+    AccuracyMixin,
     FloatOutputMixin,
     Labels,
     as_generator,
@@ -103,6 +104,7 @@ __all__ = [
     "engine_name",
     "map_chunks",
     # What estimators share
+    "AccuracyMixin",
     "FloatOutputMixin",
     "Interval",
     "Labels",

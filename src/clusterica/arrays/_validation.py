@@ -186,6 +186,29 @@ class FloatOutputMixin:
         return tags
 
 
+class AccuracyMixin:
+    """The ``score`` of classifiers that take arrays of any library; scikit-learn's takes NumPy only."""
+
+    predict: Any
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the accuracy: the share of rows whose class is predicted.
+
+        Parameters
+        ----------
+        X : as in fit, (n_samples, n_features)
+            The data.
+        y : array-like or tensor of shape (n_samples,)
+            The true classes.
+        sample_weight : array-like of shape (n_samples,), optional
+            Weight of each row.
+        """
+        predicted = to_host(self.predict(X))
+        classes, codes = check_labels(self, y, len(predicted))
+        weights = None if sample_weight is None else to_host(sample_weight)
+        return float(np.average(predicted == classes[codes], weights=weights))
+
+
 def warn_user(message: str | Warning, category: type[Warning] = UserWarning) -> None:
     """Warn, and show the line that called the library: the first one outside clusterica and scikit-learn."""
     # Counted by hand: skip_file_prefixes needs Python 3.12.
@@ -260,7 +283,7 @@ class Labels(NamedTuple):
     codes: np.ndarray
 
 
-def check_labels(estimator: BaseEstimator, y: Any, rows: Rows | int) -> Labels:
+def check_labels(estimator: Any, y: Any, rows: Rows | int) -> Labels:
     """Validate the labels of a classification: one for every row, none missing.
 
     Parameters
