@@ -19,6 +19,7 @@ from clusterica.arrays._place import (
 )
 from clusterica.arrays._rows import IterableRows, Rows, as_array, as_rows, shuffled_batches
 from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
+from clusterica.arrays._stream import Inbox
 from clusterica.arrays._twins import describe_kernels, gpu_twin, why_no_kernels
 from clusterica.arrays._validation import (
     FloatOutputMixin,
@@ -65,6 +66,7 @@ __all__ = [
     "to_like",
     "working_dtype",
     # Rows and the walk over them
+    "Inbox",
     "IterableRows",
     "LazyRows",
     "Row",
