@@ -29,7 +29,7 @@ from threadpoolctl import ThreadpoolController
 
 from clusterica.arrays import _stream
 from clusterica.arrays._place import Array, active_config, is_host_array, namespace_of
-from clusterica.arrays._rows import DaskRows, Rows
+from clusterica.arrays._rows import Rows
 from clusterica.arrays._twins import for_place
 
 Op = TypeVar("Op", bound=Callable[..., Any])
@@ -124,10 +124,11 @@ def map_rows_reduce(
     aligned: tuple[np.ndarray, ...] = (),
 ) -> tuple[Array, Any]:
     """Do both in one walk: fn returns ``(per_row, sums)``, either of which may be None."""
-    if isinstance(rows, DaskRows):
-        from clusterica.arrays._dask import walk_dask
+    if rows.engine is not None:
+        from clusterica.arrays._engine import ChunkRows, walk_chunks
 
-        return walk_dask(fn, rows, params, aligned)
+        assert isinstance(rows, ChunkRows)
+        return walk_chunks(fn, rows, params, aligned)
     if active_config().gpu_kernels is not None:
         fn = for_place(fn, rows.place, rows.dtype)
     params = tuple(None if p is None else rows.place.put(p) for p in params)
@@ -182,6 +183,11 @@ class _PerRow:
 
     def __call__(self, *args: Any) -> tuple[Array, None]:
         return self.fn(*args), None
+
+
+def only_sums(fn: Callable[..., Any]) -> bool:
+    """Return whether a function of :func:`map_rows_reduce` is known to give no values per row."""
+    return isinstance(fn, _Sums)
 
 
 def row_bytes_of(fn: Callable[..., Any], row: Row, params: tuple[Any, ...]) -> int:
