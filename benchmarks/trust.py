@@ -1,7 +1,7 @@
 """Run the tests behind the promises of ``docs/trust.rst``, and write their figures into the page.
 
 ``python -m benchmarks.trust [PART ...]`` runs the parts, or all, and adds each to its results file with the
-commit and the date. The page is written from that file and from that of the fuzzer; ``--page`` writes no more.
+commit and the date. The page is written from that file and that of the fuzzer; ``--page`` writes no more.
 """
 
 from __future__ import annotations
