@@ -312,3 +312,11 @@ def test_the_defaults_live(reproduced):
             assert np.mean(value[method]) > np.mean(value["triangle"]) - 0.03
     assert str(difference([0.5, 0.7], [0.4, 0.4])) == "+20.00 (+2.0 SE)"
     assert str(difference([0.5, 0.5], [0.5, 0.5])) == "+0.00"
+
+
+@pytest.mark.slow
+def test_systems_on_descriptors(reproduced):
+    found = reproduced("P4-descriptors").parts
+    assert {"ScSPM", "LLC", "D-KSVD", "LC-KSVD", "d-kRICA"} < set(found)
+    for value in found.values():
+        assert value["accuracy"] > 0.8
