@@ -78,7 +78,7 @@ def test_table_2(reproduced):
         assert found["best"]["accuracy"] > 0.85
         assert found["best"]["setting"] in found["tried"]
         assert found["tried"][found["best"]["setting"]] == max(found["tried"].values())
-    assert len(outcome.result.rows) == 3 + 10 + 4
+    assert len(outcome.result.rows) == 3 + 13 + 2
 
 
 @pytest.mark.slow
