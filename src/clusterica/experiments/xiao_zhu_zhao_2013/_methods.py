@@ -127,7 +127,7 @@ def make_learner(name: str, setting: Setting) -> Any:
     if setting.kernel == "rbf":
         kernel["gamma"] = setting.gamma
     # The paper's objective has no factor; that patches have unit length, it does not say.
-    paper: dict[str, Any] = {"scale": 1.0, "normalize": True, "tol": 1e-5}
+    paper: dict[str, Any] = {"scale": 1.0, "normalize": True, "unit_codes": False, "tol": 1e-5}
     linear: dict[str, Any] = {
         "init": "k-means" if setting.from_clusters else "gaussian",
         "pooling": "2d" if setting.pooled else None,
