@@ -171,7 +171,12 @@ class BaseKernelRICA(
         rows = check_fitted_rows(self, X, "components_")
         # New rows may have another dtype than those of fit: the work is in theirs.
         W = np.asarray(to_host(self.components_), dtype=rows.dtype)
-        fn = partial(codes, kernel=self.kernel_, normalize=self.normalize, unit=self.unit_codes)
+        fn = partial(
+            codes,
+            kernel=self.kernel_,
+            normalize=self.normalize,
+            unit=self.unit_codes and len(W) > 1,
+        )
         return transform_rows(fn, rows, W)
 
     def _set_fitted(self, rows: Rows, found: KernelMinimum, sample: np.ndarray) -> None:
