@@ -176,13 +176,14 @@ def test_the_objective_of_the_paper_as_it_was(digits):
 @quiet
 @pytest.mark.parametrize("kernel", KERNEL_NAMES)
 def test_the_best_scale_has_the_least_error(digits, kernel):
-    rica = KernelRICA(6, kernel=kernel, normalize=True, max_iter=5, random_state=0).fit(digits)
+    settings = {"kernel": kernel, "normalize": True, "max_iter": 5, "random_state": 0}
+    rica = KernelRICA(6, unit_codes=False, **settings).fit(digits)
     S, W = rica.transform(digits), rica.components_
     squares, doubled = (S**2).sum(), np.einsum("ip,pq,iq->", S, rica.kernel_(W, W), S)
     assert rica.scale_ == pytest.approx(squares / doubled, rel=1e-6)
     error = 1 - squares**2 / doubled / len(S)
     assert rica.reconstruction_error_ == pytest.approx(error, rel=1e-6)
-    fixed = KernelRICA(6, kernel=kernel, normalize=True, scale=0.2, max_iter=5, random_state=0)
+    fixed = KernelRICA(6, scale=0.2, **settings)
     assert fixed.fit(digits).scale_ == 0.2
 
 
