@@ -2,8 +2,8 @@
 
 ``python -m benchmarks.out_of_core [--gigabytes 20] [--limit-gib 2]`` writes a file of random rows, measures
 how fast the disk reads it and its rows are multiplied, and then fits a chain of whitening and K-means, and a
-classifier. Each fit runs in a process of its own, whose private memory is limited by the system (RLIMIT_DATA):
-what needs more fails.
+classifier. Each fit runs in a process of its own, with a limit of the system on its private memory
+(RLIMIT_DATA): what needs more fails.
 """
 
 from __future__ import annotations
