@@ -45,7 +45,7 @@ def check(images, filters, precision="float32", **settings):
     np.testing.assert_allclose(found.cpu().numpy(), expected, atol=ERRORS[precision] * scale)
 
 
-def draw(code, n_filters=21, patch_size=4, channels=3, size=(2, 11, 9)):
+def draw(code, n_filters=21, patch_size=4, channels=3, size=(2, 9, 8)):
     rng = np.random.default_rng()
     images = rng.random((*size, channels)).astype(np.float32)
     d = patch_size**2 * channels
@@ -78,7 +78,7 @@ def test_poolings(code, pooling):
         (3, 2, 2, [(2, 2), (1, 1)]),
         (5, 3, 3, [(3, 1)]),
         (6, 3, 1, [(1, 1), (2, 2), (3, 3)]),
-        (9, 4, 1, [(1, 1)]),
+        (8, 5, 1, [(1, 1)]),
     ],
 )
 def test_shapes_of_patches_and_grids(patch_size, channels, stride, grids):

@@ -21,7 +21,7 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch):
     monkeypatch.setattr(gpu, "PIECE", 64)
-    monkeypatch.setattr(gpu, "TILE", 16)
+    monkeypatch.setattr(gpu, "TILE", 32)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_rows_that_are_not_contiguous():
 
 def test_cluster_ica_uses_the_kernels(monkeypatch):
     rng = np.random.default_rng(0)
-    X = (rng.laplace(size=(400, 3)) @ rng.normal(size=(3, 3))).astype(np.float32)
+    X = (rng.laplace(size=(200, 2)) @ rng.normal(size=(2, 2))).astype(np.float32)
     expected = ClusterICA(random_state=0).fit(X).components_
     monkeypatch.setattr("clusterica.arrays._twins.why_no_kernels", lambda like: None)
     with (

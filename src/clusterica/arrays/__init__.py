@@ -28,6 +28,7 @@ from clusterica.arrays._rows import (
     shuffled_batches,
 )
 from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
+from clusterica.arrays._stream import Inbox
 from clusterica.arrays._twins import describe_kernels, gpu_twin, why_no_kernels
 from clusterica.arrays._validation import (
     AccuracyMixin,
@@ -75,6 +76,7 @@ __all__ = [
     "to_like",
     "working_dtype",
     # Rows and the walk over them
+    "Inbox",
     "IterableRows",
     "LazyRows",
     "Row",

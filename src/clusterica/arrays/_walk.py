@@ -132,10 +132,17 @@ def map_rows_reduce(
     if active_config().gpu_kernels is not None:
         fn = for_place(fn, rows.place, rows.dtype)
     params = tuple(None if p is None else rows.place.put(p) for p in params)
-    per_row, total = None, None
+    per_row: Any = None
+    total: Any = None
+    inbox: _stream.Inbox | None = None
     with closing(_results(fn, rows, params, aligned)) as results:
         for start, stop, (values, sums) in results:
-            if values is not None:
+            if values is not None and rows.sent and _stream.can_receive(values, rows.home):
+                if inbox is None:
+                    per_row = _stream.room_for(values, rows.n_rows)
+                    inbox = _stream.Inbox(per_row)
+                inbox.put(values, slice(start, stop))
+            elif values is not None:
                 # Block by block: the whole may not fit where the blocks are.
                 values = rows.home.put(values)
                 if per_row is None:
@@ -153,6 +160,8 @@ def map_rows_reduce(
                     np.add(t, value, out=t)
             else:
                 total = rebuild(sums, [t + _float64(v) for t, v in zip(total, sums, strict=True)])
+    if inbox is not None:
+        inbox.finish()
     return per_row, total
 
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from clusterica.arrays import (
     Array,
+    Inbox,
     Place,
     Row,
     active_config,
@@ -347,6 +348,7 @@ def encode_images(
         size = (images.n_images, int(ends[-1]))
         features = xp.empty(size, dtype=xp.float32, device=like.device)
     # Ops state their memory for rows: here a row is a patch.
+    inbox = None if images.place.is_numpy else Inbox(features)
     n_features = shape.patch_size**2 * images.n_channels
     row = Row(n_features, 4, 4 * n_features, images.place.is_numpy)
     row_bytes = max(row_bytes_of(coder.features, row, ()) for coder in coders)
@@ -364,13 +366,18 @@ def encode_images(
             cells = grid_cells(shape.places(down, across), shape.grids)
             values, n = coder.features(inside, cells, band)
             failed += n
-            values = to_host(values) if isinstance(features, np.ndarray) else values
-            features[block.start : block.stop, int(ends[r]) : int(ends[r + 1])] = values
+            where = slice(block.start, block.stop), slice(int(ends[r]), int(ends[r + 1]))
+            if inbox is None:
+                features[where] = values
+            else:
+                inbox.put(values, where)
         return failed
 
     tasks = ((block,) for block in images.blocks(lambda part: plans[part.start].n_images))
     # Without threads of our own, those of BLAS share the work.
     failed = sum(in_order(run, tasks) if threaded else starmap(run, tasks))
+    if inbox is not None:
+        inbox.finish()
     return Encoded(images.home.put(features), failed)
 
 

@@ -188,8 +188,9 @@ def round_centers(C: Array, rule: Rule, precision: str, tiling: KernelTiling) ->
     padded = -(-k // tiling.centers) * tiling.centers
     bias = rule.center_bias(C)
     scaled, scaled_bias = C, bias
-    if precision in _HALVES:
-        # A power of two, on the device: no number is brought to the host.
+    # Unit centres are within the range of halves as they are; others are divided by a power of two.
+    if precision in _HALVES and not rule.unit_centers:
+        # On the device: no number is brought to the host.
         largest = torch.clamp(C.abs().amax(), min=2.0**-100)
         scale = torch.exp2(-torch.floor(torch.log2(largest)))
         scaled, scaled_bias = C * scale, bias * scale
@@ -226,9 +227,10 @@ def _sums(
     gains = torch.zeros(n_pieces, **wide)
     width = min(triton.next_power_of_2(d), 1024)
     chunks = triton.cdiv(d, width)
+    weights = weights.to(torch.float32)
     sums.piece_sums[(n_pieces, chunks)](
-        X, C, rule.center_bias(C), C if shift is None else shift, weights.to(torch.float32).contiguous(),
-        order, offsets, first_pieces, clusters, partial, counted, gains, d, X.stride(0), k,
+        X, C, rule.center_bias(C), C if shift is None else shift, weights, order,
+        offsets, first_pieces, clusters, partial, counted, gains, d, X.stride(0), weights.stride(0), k,
         PIECE=PIECE, BM=16, WIDTH=width, CODE=rule.code, SHIFTED=shift is not None,
         ONE_CHUNK=chunks == 1,
     )  # fmt: skip
