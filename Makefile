@@ -6,7 +6,7 @@ BIN    := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test browser chromium test-all test-lowest test-no-avx512 coverage coverage-torch lint typecheck
+.PHONY: help demo test browser chromium test-all test-lowest test-no-avx512 coverage coverage-summary coverage-torch lint typecheck
 .PHONY: docs bench fuzz fuzz-all audit licences dist smoke check-tag lock format clean
 
 help:  ## List the targets
@@ -50,6 +50,9 @@ test-no-avx512: $(VENV)/.installed-dev  ## The quick tests as on a processor wit
 coverage: $(VENV)/.installed-dev  ## The quick tests with coverage, as a page in htmlcov
 	$(BIN)/python -m pytest -n 2 --cov --cov-report=term:skip-covered --cov-report=html
 
+coverage-summary:  ## Print the coverage of the last run as a table in Markdown
+	@$(BIN)/python -m coverage report --format=markdown --skip-covered
+
 coverage-torch: $(BIN)/python  ## As coverage, with the tests of torch tensors
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch
 	$(MAKE) coverage
@@ -75,7 +78,7 @@ fuzz: $(VENV)/.installed-fuzz  ## Fuzz all readers of files; RUNS=50000 TARGETS=
 	$(BIN)/python -m fuzz --runs $(RUNS) $(TARGETS)
 
 fuzz-all: $(VENV)/.installed-fuzz  ## Fuzz until each reader, as it is, has been executed a million times
-	$(BIN)/python -m fuzz --total 1000000 --jobs 2
+	$(BIN)/python -m fuzz --total 1000000 --runs 100000 --jobs 2
 
 audit: $(VENV)/.installed-dev  ## Compare what is installed with known vulnerabilities; needs the network
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check pip-audit

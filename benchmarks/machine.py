@@ -1,9 +1,11 @@
-"""What a figure was measured on: the processor, its cores, the versions of the libraries."""
+"""What a figure was measured on: the processor, the versions, the commit, and who else was at work."""
 
 from __future__ import annotations
 
 import os
 import platform
+import subprocess
+import time
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -15,8 +17,10 @@ LIBRARIES = (
     "clusterica",
     "numpy",
     "scikit-learn",
+    "scikit-learn-intelex",
     "numba",
     "faiss-cpu",
+    "fastkmeans",
     "python-picard",
     "torch",
     "triton",
@@ -26,6 +30,7 @@ LIBRARIES = (
 def describe() -> dict[str, Any]:
     """Return the machine and the versions, for a results file."""
     return {
+        "commit": _commit(),
         "cpu": _cpu_name(),
         "cores": os.cpu_count(),
         "python": platform.python_version(),
@@ -38,6 +43,47 @@ def describe() -> dict[str, Any]:
             }
         ),
     }
+
+
+class Others:
+    """Measures how much of the processor other programs took since it was made."""
+
+    def __init__(self) -> None:
+        self._start = self._now()
+
+    def share(self) -> float | None:
+        """Return their share of all cores; None where the system does not say. Children must have ended."""
+        start, now = self._start, self._now()
+        if start is None or now is None:
+            return None
+        all_of_it, own, wall = (b - a for a, b in zip(start, now, strict=True))
+        return max(0.0, (all_of_it - own) / (wall * (os.cpu_count() or 1)))
+
+    def _now(self) -> tuple[float, float, float] | None:
+        """Return seconds of processor time of all programs and of this one, and of the clock."""
+        stat = Path("/proc/stat")
+        if not stat.exists():
+            return None
+        user, nice, system, _, _, irq, softirq, steal = map(
+            int, stat.read_text().split("\n", 1)[0].split()[1:9]
+        )
+        ticks = user + nice + system + irq + softirq + steal
+        return ticks / os.sysconf("SC_CLK_TCK"), sum(os.times()[:4]), time.perf_counter()
+
+
+def _commit() -> str | None:
+    """Return the commit that was measured, with a mark if files were changed since."""
+    try:
+        found = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=7", "--exclude=*"],
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):  # no git, or no repository
+        return None
+    return found.stdout.strip()
 
 
 def _cpu_name() -> str:

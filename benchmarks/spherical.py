@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 from statistics import median
 from typing import Any
 
 from benchmarks.kmeans import RESULTS
-from benchmarks.machine import describe
+from benchmarks.machine import Others, describe
 from benchmarks.process import Contender
 
 ITERATIONS = 20
@@ -52,6 +51,7 @@ def measure(n_documents: int, n_clusters: int, repeats: int) -> list[dict[str, A
         {
             "input": kind.partition(": ")[2],
             "method": method,
+            "n_documents": given[0]["n_documents"],
             "n_features": given[0]["n_features"],
             "seconds": median(a["seconds"] for a in given),
             "cpu_seconds": median(a["cpu_seconds"] for a in given),
@@ -75,8 +75,9 @@ def main() -> None:
     )
     options = parser.parse_args()
     n, k = (2000, 20) if options.quick else (options.documents, options.clusters)
-    load = os.getloadavg()[0]
+    others = Others()
     rows = measure(n, k, options.repeats)
+    share = others.share()
     for row in rows:
         print({key: round(v, 3) if isinstance(v, float) else v for key, v in row.items()})
     report = {
@@ -84,10 +85,10 @@ def main() -> None:
         "threads": 2,
         "iterations": ITERATIONS,
         "repeats": options.repeats,
-        "n_documents": n,
+        # As many as there are, where that is fewer.
+        "n_documents": rows[0]["n_documents"],
         "n_clusters": k,
-        # Above the number of cores others were at work, and times mean little.
-        "load_before": load,
+        "share_of_others": share,
         "rows": rows,
     }
     RESULTS.mkdir(exist_ok=True)

@@ -100,7 +100,7 @@ def cpu_section(report: dict[str, Any]) -> list[str]:
         ]
         table = [
             [
-                f"{f['library']} {RULES[f['rule']] if f['library'] == 'clusterica' else ''}".strip(),
+                f"{f['library']} {RULES[f['rule']] if f['library'].startswith('clusterica') else ''}".strip(),
                 f"{f['fit_seconds']:.2f} s",
                 f"{1000 * f['iteration_seconds']:.0f} ms",
                 f"{f['share_of_gemm_fit']:.0%}",
@@ -114,8 +114,38 @@ def cpu_section(report: dict[str, Any]) -> list[str]:
     return lines
 
 
+def gpu_steps_section(report: dict[str, Any]) -> list[str]:
+    """Return the iterations of K-means on a GPU, beside those of other libraries and the bare products."""
+    lines = [
+        "K-means on the GPU",
+        "------------------",
+        "",
+        f"Milliseconds of one iteration on one {report['gpu']}, torch "
+        f"{report['machine']['libraries']['torch']}; all contenders in turns, medians of {report['repeats']} "
+        "by CUDA events. *plain* is without fused kernels; flash-kmeans multiplies float32 in TF32. *Labels "
+        "off* is the share of rows whose label differs from that of float64, *same bits* says whether two "
+        "steps gave the same sums.",
+        "",
+    ]
+    table = []
+    for row in report["rows"]:
+        shape = shape_name(row["shape"])
+        for precision, ms in row["product_ms"].items():
+            table.append([shape, "bare product", "", precision, f"{ms:.2f}", "", ""])
+        for step in row["steps"]:
+            checked = "labels_differing" in step
+            off = f"{step['labels_differing']:.0e}" if checked else ""
+            bits = ("yes" if step["same_bits"] else "no") if checked else ""
+            found = [step["contender"], step["rule"], step["precision"], f"{step['ms']:.2f}"]
+            table.append([shape, *found, off, bits])
+    columns = ["shape", "contender", "rule", "precision", "ms", "labels off", "same bits"]
+    return lines + rst_table(columns, table)
+
+
 def gpu_section(report: dict[str, Any]) -> list[str]:
     """Return the GPU figures."""
+    if "steps" in report["rows"][0]:
+        return gpu_steps_section(report)
     lines = [
         "K-means on the GPU",
         "------------------",
@@ -369,18 +399,22 @@ def _rica_peers(part: dict[str, Any]) -> list[str]:
     return lines + rst_table(["", "its fit", "RICA", "steps"], table)
 
 
+TEXT_MARKS = "begin of text", "end of text"
+
+
 def spherical_section(report: dict[str, Any]) -> list[str]:
     """Return the comparison of clusters of text."""
     machine, title = report["machine"], "Text on the CPU"
     busy = ""
-    if report["load_before"] > machine["cores"]:
+    if (report["share_of_others"] or 0) > 0.1:  # then times say little
         busy = (
-            f" **The machine was busy** (load {report['load_before']:.0f} on {machine['cores']} cores): the "
-            "times say little, the clusters are what they are."
+            f" **Other programs took {report['share_of_others']:.0%} of the processor meanwhile.**"
         )
     lines = [
         title,
         "-" * len(title),
+        "",
+        f".. {TEXT_MARKS[0]}",  # docs/guide/text.rst includes what is between the marks
         "",
         f"{report['n_documents']:,} docstrings of numpy, scipy, scikit-learn, pandas, matplotlib and torch, "
         f"{report['n_clusters']} clusters from the same documents, {report['iterations']} iterations (the "
@@ -403,7 +437,7 @@ def spherical_section(report: dict[str, Any]) -> list[str]:
         for row in report["rows"]
     ]
     columns = ["rows, features", "method", "fit and labels", "cosine", "agreement", "memory"]
-    return lines + rst_table(columns, table)
+    return [*lines, *rst_table(columns, table), "", f".. {TEXT_MARKS[1]}", ""]
 
 
 def readme_images(report: dict[str, Any]) -> str:

@@ -139,6 +139,7 @@ def _judged(X: Text, data: Any, labels: np.ndarray, seconds: float) -> dict[str,
         "seconds": seconds,
         "cosine": total / len(labels),
         "agreement": float(normalized_mutual_info_score(X.labels, labels)),
+        "n_documents": int(data.shape[0]),
         "n_features": int(data.shape[1]),
     }
 

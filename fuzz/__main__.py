@@ -138,11 +138,11 @@ def main() -> int:
     """Fuzz the targets, and write what was found; return the number of those with an error."""
     parser = argparse.ArgumentParser(prog="python -m fuzz", description=__doc__)
     parser.add_argument("targets", nargs="*", help="names of targets; without any, all")
-    parser.add_argument("--runs", type=int, default=20_000, help="executions of each target")
+    parser.add_argument("--runs", type=int, default=20_000, help="executions of a process")
     parser.add_argument(
-        "--total", type=int, help="run until there are so many of the code as it is"
+        "--total", type=int, help="processes until there are so many of the code as it is"
     )
-    parser.add_argument("--seconds", type=int, default=300, help="time of a process")
+    parser.add_argument("--seconds", type=int, default=0, help="time of a process; 0 is no limit")
     parser.add_argument("--jobs", type=int, default=1, help="targets at the same time")
     parser.add_argument("--pack", action="store_true", help="write fuzz/corpus from the last runs")
     parser.add_argument("--replay", action="store_true", help="read fuzz/corpus once, and no more")
@@ -158,25 +158,27 @@ def main() -> int:
         for name in names:
             pack(name)
         return 0
-    writing = threading.Lock()
+    writing, locks, failed = threading.Lock(), {name: threading.Lock() for name in names}, set()
 
-    def fuzz(name: str) -> bool:
-        done, good = 0, True
-        while good:
+    def fuzz(name: str) -> None:
+        target = TARGETS[name]
+        with locks[name]:  # one process of a target at a time
+            left = options.runs
             if options.total:
-                left = options.total - executions_so_far(name, TARGETS[name])
-            else:
-                left = options.runs - done
-            if left <= 0:
-                break
+                left = min(left, options.total - executions_so_far(name, target))
+            if left <= 0 or name in failed:
+                return
             found = run(name, left, options.seconds)
-            with writing:
-                print(name, add_run(name, TARGETS[name], found), flush=True)
-            done, good = done + found.executions, found.error is None
-        return good
+            if found.error:
+                failed.add(name)
+        with writing:
+            print(name, add_run(name, target, found), flush=True)
 
+    # In turns, so that there is something of each target if this is stopped.
+    n_turns = -(-options.total // options.runs) if options.total else 1
     with ThreadPoolExecutor(options.jobs) as pool:
-        return list(pool.map(fuzz, names)).count(False)
+        list(pool.map(fuzz, names * n_turns))
+    return len(failed)
 
 
 if __name__ == "__main__":

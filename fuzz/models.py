@@ -15,7 +15,7 @@ from clusterica.optim import LoopState, Step, iterate
 from clusterica.preprocessing import Whitener
 from fuzz.target import ROOT, Target, at, folder
 
-CODE = ("clusterica.io",)
+CODE = tuple(f"clusterica.io.{name}" for name in ("_model", "_sealed", "_values"))
 PARSERS = ("safetensors", "numpy", "scikit-learn")
 
 
@@ -111,6 +111,6 @@ TARGETS = {
     "model files": Target(load_file, model_seeds, CODE, (ValueError,), PARSERS),
     "model contents": Target(load_contents, description_seeds, CODE, (ValueError,), PARSERS),
     "checkpoints": Target(
-        resume, checkpoint_seeds, (*CODE, "clusterica.optim._loop"), (ValueError,), PARSERS
+        resume, checkpoint_seeds, (*CODE[1:], "clusterica.io._checkpoint"), (ValueError,), PARSERS
     ),
 }

@@ -136,9 +136,30 @@ def test_batches_of_arrays_are_shuffled(table, place, where):
     np.testing.assert_array_equal(order, np.concatenate(again))
 
 
+def test_batches_of_dask_arrays_are_those_of_the_array_if_it_is_kept(table, place):
+    def indices_of(rows):
+        return [list(i) for i, _ in shuffled_batches(rows, 400, np.random.default_rng(0))]
+
+    expected = indices_of(as_rows(table))
+    for (indices, batch), known in zip(
+        shuffled_batches(as_rows(place(table, "dask")), 400, np.random.default_rng(0)),
+        expected,
+        strict=True,
+    ):
+        assert list(indices) == known
+        assert batch.engine is not None
+        np.testing.assert_array_equal(batch.take(np.arange(len(indices))), table[indices])
+    larger = np.tile(table, (2, 1))
+    with config_context(memory="64KiB"):  # it takes 120 kB
+        order = np.concatenate(indices_of(as_rows(place(larger, "dask"))))
+    assert order.tolist() == list(range(3000))
+
+
 @pytest.mark.parametrize("where", OTHERS)
 def test_batches_of_other_sources_come_in_order(table, place, estimator, where):
     rows = check_rows(estimator, place(table, where), reset=True, accept_sparse=True)
+    if rows.indexable:
+        pytest.skip("kept in memory")
     end = 0
     for indices, batch in shuffled_batches(rows, 200, np.random.default_rng(0)):
         assert 0 < len(indices) <= 200

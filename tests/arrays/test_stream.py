@@ -1,7 +1,8 @@
 """Host rows on a device: sent once where they fit, block by block one ahead where they do not."""
 
 import threading
-from unittest.mock import patch
+from contextlib import nullcontext
+from unittest.mock import MagicMock, patch
 
 import numpy as np
 import pytest
@@ -154,3 +155,68 @@ def test_learners_send_their_rows_once(sent, estimator):
     assert walks.call_count == 1
     # A sample of the rows, and parameters with as many columns, are sent besides.
     assert n_rows_sent(sent) < 3 * len(X)
+
+
+class FakeEvent:
+    """An event of a device that waits for nothing; counts how often somebody waited for it."""
+
+    waits = 0
+
+    def record(self, stream):
+        self.stream = stream
+
+    def synchronize(self):
+        FakeEvent.waits += 1
+
+
+@pytest.fixture
+def fake_cuda(monkeypatch):
+    """Streams, events and page-locked memory of torch, in host memory, where copies are done at once."""
+    torch = pytest.importorskip("torch")
+    stream = MagicMock()
+    monkeypatch.setattr(torch.cuda, "Stream", lambda device: stream)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: stream)
+    monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
+    monkeypatch.setattr(torch.cuda, "Event", FakeEvent)
+    monkeypatch.setattr(torch.Tensor, "record_stream", lambda self, stream: None)
+    empty = torch.empty
+    monkeypatch.setattr(torch, "empty", lambda *a, pin_memory=False, **k: empty(*a, **k))
+    monkeypatch.setattr(FakeEvent, "waits", 0)
+    return torch
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_blocks_sent_from_two_buffers_arrive_as_they_were(fake_cuda, dtype):
+    sender = _stream.Sender(Place(fake_cuda.empty(0)), pinned=True)
+    blocks = [draw(n, 3).astype(dtype) for n in (5, 9, 2, 9)]
+    blocks[1].flags.writeable = False  # as those of memory maps
+    sent = [sender.send(lambda block=block: block) for block in blocks]
+    for block, one in zip(blocks, sent, strict=True):
+        found = _stream._arrived(one)
+        assert isinstance(found, fake_cuda.Tensor)
+        np.testing.assert_array_equal(found.numpy(), block)
+    # The third block waits for the buffer of the first, and the fourth for that of the second.
+    assert FakeEvent.waits == 2
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32", "bool"])
+def test_results_come_to_their_places(fake_cuda, dtype, monkeypatch):
+    monkeypatch.setattr(_stream, "BLOCK_BYTES", 100)  # several transfers for a block
+    X = (10 * draw(50, 3)).astype(dtype)
+    values = fake_cuda.asarray(X)
+    target = _stream.room_for(values, len(X))
+    assert target.dtype == X.dtype
+    monkeypatch.setattr(_stream, "_is_cuda", lambda values: True)
+    inbox = _stream.Inbox(target)
+    for start, stop in ((0, 20), (20, 21), (21, 50)):
+        inbox.put(values[start:stop], slice(start, stop))
+    inbox.finish()
+    np.testing.assert_array_equal(target, X)
+    # Columns are not contiguous, and copied at once.
+    inbox.put(values[:, :2] * 0, (slice(None), slice(2)))
+    np.testing.assert_array_equal(target[:, :2], 0 * X[:, :2])
+
+
+def test_what_a_receiver_takes(fake_cuda):
+    assert not _stream.can_receive(fake_cuda.zeros(3), Place())
+    assert not _stream.can_receive(xp.zeros(3), Place())

@@ -170,6 +170,28 @@ class Battery:
         return found
 
 
+def finite_or_reason(battery, X, make=None, **settings):
+    """Fit, and return the results by name, all finite; or None, after an error that says why."""
+    battery.make = make or battery.make
+    found, error = None, None
+    try:
+        found = battery.results(battery.fit(X, **settings), X)
+    except ValueError as raised:
+        error = raised
+    if found is None:
+        # Ours, and not NumPy's or SciPy's word for NaN that came out of the computation.
+        assert type(error) is ValueError, repr(error)
+        assert len(str(error)) > 40, str(error)
+        assert "nan" not in str(error).lower(), str(error)
+        return None
+    wrong = [path for path, values in found.items() if not np.isfinite(values).all()]
+    assert not wrong, wrong
+    for method in ("transform", "predict", "decision_function"):
+        if method in found:
+            assert len(found[method]) == len(X)
+    return found
+
+
 def numbers(path, value):
     """Yield the numbers of an estimator, however deep, with the path to each."""
     if isinstance(value, BaseEstimator):
@@ -192,6 +214,22 @@ def numbers(path, value):
 def battery(request):
     """Every estimator of the table."""
     return Battery(request.param)
+
+
+def _takes_weights(name):
+    return "sample_weight" in inspect.signature(ESTIMATORS[name](6).fit).parameters
+
+
+@pytest.fixture(params=filter(_takes_weights, ESTIMATORS))
+def weighted(request):
+    """Every estimator whose fit takes weights."""
+    return Battery(request.param)
+
+
+@pytest.fixture
+def checked():
+    """The check that a fit gives finite results, or an error that says why."""
+    return finite_or_reason
 
 
 @pytest.fixture

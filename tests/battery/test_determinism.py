@@ -38,6 +38,18 @@ def test_the_same_bits_again(name):
     assert_array_equal(fitted(name), fitted(name))
 
 
+def test_every_estimator_gives_the_same_bits_again(battery):
+    """In blocks of a few rows, on three threads."""
+    X = battery.shaped(np.random.default_rng().laplace(size=(300, 6)))
+    # Kernels of all pairs of rows need more.
+    memory = "8MiB" if "Kernel" in battery.name else "64KiB"
+    with clusterica.config_context(threads=3, memory=memory):
+        first, second = (battery.results(battery.fit(X), X) for _ in range(2))
+    assert first.keys() == second.keys()
+    for name, values in first.items():
+        assert_array_equal(second[name], values, err_msg=name)
+
+
 def test_the_same_bits_whatever_thread_ends_first():
     """Threads take turns at random: a block waits for the one after it, or does not."""
     rng, lock = np.random.default_rng(), threading.Lock()

@@ -5,10 +5,12 @@ import shutil
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 import clusterica
 from clusterica.cli._train import held_out
 from clusterica.cli.inputs.images import open_images
+from clusterica.cluster._lloyd import Lloyd
 
 SMALL = ("--filters", "8", "--patches", "1000")
 
@@ -306,3 +308,64 @@ def test_the_summary_goes_into_the_model(command, pets, monkeypatch):
     assert len(tried) == 8
     assert truth.tolist() == predicted.tolist()
     assert clusterica.io.load_summary("m.st")["banks"].tolist() == [0, 1, 2]
+
+
+@pytest.fixture
+def stopped_in_step(monkeypatch):
+    """Press Ctrl-C in a step of K-means, the steps being counted."""
+    step, steps = Lloyd.step, []
+
+    def stop_in(number):
+        def counted(*args):
+            steps.append(1)
+            if len(steps) == number:
+                raise KeyboardInterrupt
+            return step(*args)
+
+        steps.clear()
+        monkeypatch.setattr(Lloyd, "step", counted)
+        return steps
+
+    return stop_in
+
+
+def learned(path):
+    """Return the arrays of a model, without those of its summary."""
+    found = load_file(path)
+    return {name: found[name] for name in found if not name.startswith("summary")}
+
+
+@pytest.mark.parametrize("words", [("learn", "--patches", "1000"), ("train",)])
+def test_a_run_that_was_stopped_goes_on(command, pets, tmp_path, stopped_in_step, words):
+    name, *more = words
+    same = (name, pets, "--filters", "8", *more, "-o")
+    n_steps = stopped_in_step(None)
+    command(*same, "all.st")
+    n_all = len(n_steps)
+    assert not (tmp_path / "all.st.partial").exists()
+    n_steps = stopped_in_step(4)
+    code, _, err = command(*same, "m.st")
+    assert code == 130
+    assert "The same command goes on from there" in err
+    # Other options, or other images: this is another run.
+    code, _, err = command(*same, "m.st", "--seed", "1")
+    assert code == 1
+    assert "To begin again, add --fresh" in " ".join(err.split())
+    n_steps = stopped_in_step(None)
+    code, _, err = command(*same, "m.st")
+    assert code == 0, err
+    assert "Going on from the checkpoints" in err
+    assert len(n_steps) == n_all - 3
+    np.testing.assert_equal(learned("m.st"), learned("all.st"))
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["all.st", "m.st"]
+
+
+def test_a_run_begins_again(command, pets, tmp_path, stopped_in_step):
+    same = ("learn", pets, "--filters", "8", "--patches", "1000", "-o", "m.st")
+    stopped_in_step(4)
+    command(*same)
+    stopped_in_step(None)
+    code, _, err = command(*same, "--seed", "1", "--fresh")
+    assert code == 0
+    assert "Going on" not in err
+    assert [p.name for p in tmp_path.iterdir()] == ["m.st"]

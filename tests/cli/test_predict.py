@@ -150,7 +150,7 @@ def test_a_killed_run_goes_on(command, models, pets, tmp_path, name, when):
     assert not (tmp_path / name).exists()
     code, _, err = command(*words, name)
     assert code == 0
-    assert f"Going on after {9 if when == 'before' else 18} images." in err
+    assert f"Resuming after {9 if when == 'before' else 18} images." in err
     assert content(tmp_path / name) == content(tmp_path / f"whole-{name}")
     assert not (tmp_path / f"{name}.partial").exists()
 
@@ -160,7 +160,7 @@ def test_ctrl_c_says_how_to_go_on(models, pets, tmp_path):
     start = [sys.executable, "-c", KILLED, "after", "SIGINT"]
     done = subprocess.run([*start, *words], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 130
-    assert "18 of 40 images are done. The same command goes on from there." in done.stderr
+    assert "18 of 40 images are done. Run the same command again to resume." in done.stderr
     assert "Traceback" not in done.stderr
     assert [p.name for p in tmp_path.iterdir()] == ["p.csv.partial"]
 

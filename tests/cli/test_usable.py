@@ -47,6 +47,9 @@ def test_a_damaged_image_stops_or_is_left_out(command, damaged, words):
     assert "07.png can't be read" in err
     data = json.loads(out)["data"]
     assert (data["n"], data["left_out"]) == (38, n_left)
+    assert command("report", "m.st", "-o", "page.html")[0] == 0
+    with open("page.html", encoding="utf-8") as file:
+        assert f"; {n_left} left out, damaged or too small" in file.read()
 
 
 def test_features_of_a_skipped_image_are_nan(command, models, damaged, tmp_path):

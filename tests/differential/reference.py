@@ -141,3 +141,73 @@ def lasso(b, energy, G, alpha, n_sweeps=4000):
 
 def lasso_value(s, b, energy, G, alpha):
     return 0.5 * s @ G @ s - b @ s + 0.5 * energy + alpha * np.abs(s).sum()
+
+
+# --- Penalties and objectives ------------------------------------------------------------------------
+
+
+def logcosh(S):
+    return np.logaddexp(S, -S) - np.log(2)
+
+
+PENALTIES = {
+    "logcosh": logcosh,
+    "l1": lambda S: np.sqrt(S**2 + 0.01**2),
+    "sqrt": lambda S: np.sqrt(S**2 + 1e-4**2),
+    "exp": lambda S: -np.exp(-(S**2) / 2),
+}
+
+
+def penalty(S, name, groups=None):
+    """Sum over codes of G, or of the roots of the mean energy of their group; shape (n_rows,)."""
+    if groups is None:
+        return PENALTIES[name](S).sum(axis=1)
+    total = np.zeros(len(S))
+    for j in range(S.shape[1]):
+        pool = [p for p in range(S.shape[1]) if groups[p] == groups[j]]
+        total += np.sqrt(1e-6 + (S[:, pool] ** 2).mean(axis=1))
+    return total
+
+
+def discrimination(S, y, n_classes, eta):
+    """``(sum of others)² - (sum of own)² + eta |s|²`` of every row; codes are ordered by class."""
+    k = S.shape[1] // n_classes
+    d = np.zeros(len(S))
+    for i, (s, c) in enumerate(zip(S, y, strict=True)):
+        own = s[c * k : (c + 1) * k].sum()
+        d[i] = (s.sum() - own) ** 2 - own**2 + eta * (s @ s)
+    return d
+
+
+def rica_terms(X, W, tightness):
+    """Reconstruction error and codes of rows about their mean."""
+    centred = X - X.mean(axis=0)
+    S = centred @ W.T
+    errors = [((W.T @ s / tightness - x) ** 2).sum() for x, s in zip(centred, S, strict=True)]
+    return np.array(errors), S
+
+
+def kernel_rica_terms(X, W, gamma):
+    """The best scale, the error of the reconstruction of every row, and the codes."""
+    S, G = rbf(X, W, gamma), rbf(W, W, gamma)
+    bent = np.array([s @ G @ s for s in S])
+    scale = (S**2).sum() / bent.sum()
+    return scale, scale**2 * bent - 2 * scale * (S**2).sum(axis=1) + 1, S
+
+
+def autoencoder(X, model, target, sparsity, decay):
+    """Objective of a tied auto-encoder, and the activations."""
+    W, b, a = model
+    H = 1 / (1 + np.exp(-(X @ W.T + b)))
+    error = 0.5 * ((H @ W + a - X) ** 2).sum(axis=1).mean()
+    mean = H.mean(axis=0)
+    divergence = target * np.log(target / mean) + (1 - target) * np.log((1 - target) / (1 - mean))
+    return error + decay / 2 * (W**2).sum() + sparsity * divergence.sum(), error, H
+
+
+def svm_value(Z, t, s, w, b, C):
+    """``|w|² / 2 + C sum s max(0, 1 - t (w z + b))²``."""
+    total = 0.5 * w @ w
+    for z, ti, si in zip(Z, t, s, strict=True):
+        total += C * si * max(0.0, 1 - ti * (w @ z + b)) ** 2
+    return total

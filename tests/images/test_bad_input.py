@@ -76,8 +76,6 @@ def test_other_types(fitted, images):
     check(fitted, "photos/", TypeError, "not str")
     check(fitted, images.astype(complex), ValueError, "Complex data not supported")
     check(fitted, images.astype(str), ValueError, "dtype <U")
-    da = pytest.importorskip("dask.array")
-    check(fitted, da.from_array(images), TypeError, r"no Dask arrays; pass X.compute\(\)")
 
 
 def test_lists_of_mixed_images(fitted, images):

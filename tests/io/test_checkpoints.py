@@ -13,11 +13,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.sparse
 from numpy.testing import assert_array_equal
 from sklearn.base import BaseEstimator
 
 import clusterica
 from clusterica.cluster import KMeans
+from clusterica.io import _checkpoint
 from clusterica.linear import LinearSVC
 from clusterica.networks import FeatureNetwork, Layer
 from clusterica.optim import LoopState, Step, Stored, iterate
@@ -160,12 +162,33 @@ def test_other_data_is_refused(folder, rng):
     X, C = rng.random((100, 3)), rng.random((5, 3))
     with clusterica.checkpoints(folder):
         KMeans(5, init=C, random_state=0).fit(X)
-    X[0] += 1e-9
+    X[37, 1] += 1e-9
     with (
         pytest.raises(ValueError, match="its loop 1 of KMeans began with other data"),
         clusterica.checkpoints(folder),
     ):
         KMeans(5, init=C, random_state=0).fit(X)
+
+
+@pytest.mark.parametrize("kind", ["array", "strided", "objects", "csr", "frame", "tensor"])
+def test_one_changed_number_changes_the_checksum_of_the_data(rng, kind, monkeypatch):
+    monkeypatch.setattr(_checkpoint, "_CHECKED_BYTES", 256)
+    X = rng.random((97, 4)).astype(np.float32)
+    make = {
+        "array": np.array,
+        "strided": lambda X: X.repeat(2, axis=0)[::2],
+        "objects": lambda X: np.array([str(x) for x in X[:, 1]], dtype=object),
+        "csr": scipy.sparse.csr_array,
+        "frame": lambda X: pytest.importorskip("pandas").DataFrame(X),
+        "tensor": lambda X: pytest.importorskip("torch").asarray(X.copy()),
+    }[kind]
+    checksum, first = _checkpoint._Checksums(), make(X)
+    found = checksum(first)
+    assert checksum(first) == found == checksum(make(X))
+    i = rng.integers(97)
+    X[i, 1] += 1e-3
+    assert checksum(make(X)) not in (found, None)
+    assert checksum(iter(X)) is None
 
 
 @pytest.mark.parametrize(

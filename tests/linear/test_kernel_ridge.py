@@ -161,10 +161,22 @@ def test_tensors(data, kernel, n_landmarks):
     np.testing.assert_allclose(found, expected, atol=1e-6 if n_landmarks is None else 1e-4)
 
 
+@pytest.mark.parametrize(("kernel", "alpha"), [("linear", 1e5), ("rbf", 0.5)])
+def test_float16_is_computed_in_float32(data, kernel, alpha):
+    """Its squares would overflow from 256 on."""
+    torch = pytest.importorskip("torch")
+    X, y = (200 * data[0]).round().clip(-2000, 2000).astype(np.float16), data[1]
+    model = KernelRidgeClassifier(kernel, alpha=alpha, gamma=0.01, standardize=False)
+    expected = model.fit(X.astype(np.float32), y).decision_function(X.astype(np.float32))
+    for rows in (X, torch.asarray(X)):
+        found = np.asarray(model.fit(rows, y).decision_function(rows))
+        np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
+
+
 def test_too_many_rows_are_refused_before_the_work(rng):
     X, y = rng.normal(size=(3000, 3)), rng.integers(2, size=3000)
     with config_context(memory="64MiB"):
-        with pytest.raises(ValueError, match=r"3000 rows need about 0.2 GiB.*or set n_landmarks"):
+        with pytest.raises(ValueError, match=r"3000 rows need about 206 MiB.*or set n_landmarks"):
             KernelRidgeClassifier().fit(X, y)
         KernelRidgeClassifier(alpha=1.0, gamma=0.1, n_landmarks=50).fit(X, y)
 

@@ -1,5 +1,6 @@
 """Arrays and devices: namespaces, blocks of rows, random streams, validation, configuration."""
 
+from clusterica.arrays._engine import Chunks, Engine, map_chunks
 from clusterica.arrays._lazy import LazyRows, lazy_rows, transform_rows
 from clusterica.arrays._place import (
     Array,
@@ -17,10 +18,20 @@ from clusterica.arrays._place import (
     to_like,
     working_dtype,
 )
-from clusterica.arrays._rows import IterableRows, Rows, as_array, as_rows, shuffled_batches
+from clusterica.arrays._rows import (
+    IterableRows,
+    Rows,
+    as_array,
+    as_chunks,
+    as_rows,
+    engine_name,
+    shuffled_batches,
+)
 from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
+from clusterica.arrays._stream import Inbox
 from clusterica.arrays._twins import describe_kernels, gpu_twin, why_no_kernels
 from clusterica.arrays._validation import (
+    AccuracyMixin,
     FloatOutputMixin,
     Labels,
     as_generator,
@@ -65,6 +76,7 @@ __all__ = [
     "to_like",
     "working_dtype",
     # Rows and the walk over them
+    "Inbox",
     "IterableRows",
     "LazyRows",
     "Row",
@@ -87,7 +99,14 @@ __all__ = [
     "sum_tiles",
     "transform_rows",
     "working_memory",
+    # Arrays on a cluster
+    "Chunks",
+    "Engine",
+    "as_chunks",
+    "engine_name",
+    "map_chunks",
     # What estimators share
+    "AccuracyMixin",
     "FloatOutputMixin",
     "Interval",
     "Labels",

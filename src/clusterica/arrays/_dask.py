@@ -1,83 +1,112 @@
-"""The walk over a Dask array: one task for each chunk, rows stay lazy, sums are added up in a tree."""
+"""The engine of Dask arrays: tasks of the current client, or of Dask's scheduler in this process."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from itertools import pairwise
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from clusterica.arrays._place import Array, active_config, config_context, to_host
-from clusterica.arrays._rows import DaskRows, as_rows
-from clusterica.arrays._walk import map_rows_reduce, one_blas_thread, rebuild
+from clusterica.arrays._engine import Chunks, Engine, Handle
+from clusterica.arrays._place import Array, active_config
+from clusterica.arrays._walk import one_blas_thread
 
-# Sums that a task of the tree adds up. Pairs take seven times as many tasks, and each costs the scheduler
-# about as much as one over a chunk.
-_FAN_IN = 8
+# Dask warns of tasks with more than 10 MB of data in them: larger values are sent in several.
+_PIECE = 2**22
+# Share of the memory of all workers that data may take to be kept there. A fit keeps up to two arrays of
+# the size of its data, and workers write to disk from 60 % on.
+_KEPT_SHARE = 0.25
 
 
-def walk_dask(
-    fn: Callable[..., Any],
-    rows: DaskRows,
-    params: tuple[Any, ...],
-    aligned: tuple[np.ndarray, ...],
-) -> tuple[Array, Any]:
-    """Return the lazy values of all rows, and the computed sums, of :func:`map_rows_reduce`."""
-    import dask
-    import dask.array as da
+class DaskEngine(Engine):
+    """Tasks that are computed with their result, by the client or, if that is None, by this process."""
 
-    params = tuple(None if p is None else to_host(p) for p in params)
-    config = active_config()
-    # A worker of Dask runs several tasks at a time; threads of ours would compete with them.
-    settings = {"threads": 1, "device": config.device}
-    if config.memory_is_set:
-        settings["memory"] = config.memory
-    sizes = rows.array.chunks[0]
-    starts = np.concatenate([[0], np.cumsum(sizes)])
-    cuts = [[a[i:j] for a in aligned] for i, j in pairwise(starts)]
-    chunks = rows.array.to_delayed()[:, 0]
-    results = [
-        dask.delayed(_walk_chunk, nout=2)(fn, chunk, rows.dtype, params, cut, settings)
-        for chunk, cut in zip(chunks, cuts, strict=True)
-    ]
-    # A lazy array must know the shape and dtype of the values: one row gives them.
-    one = np.ones((1, rows.n_features), rows.dtype)
-    first = [a[:1] for a in aligned]
-    probe, sums = _walk_chunk(fn, one, rows.dtype, params, first, settings)
-    per_row = None
-    if probe is not None:
+    def __init__(self, client: Any) -> None:
+        self.client = client
+
+    def send(self, value: Any) -> Handle:
+        """Return a future of the value. It is the result of a task, which can run again, not scattered."""
+        import dask
+
+        if self.client is None:
+            return dask.delayed(value, traverse=False, pure=False)
+        import cloudpickle
+
+        data = cloudpickle.dumps(value)
+        pieces = [data[i : i + _PIECE] for i in range(0, len(data), _PIECE)]
+        sent = [self.client.submit(_as_it_is, piece, pure=False) for piece in pieces]
+        return self.client.submit(_joined, *sent, pure=False)
+
+    def submit(self, fn: Callable[..., Any], *args: Any) -> Handle:
+        """Return a task, to be run together with all that is fetched at the same time."""
+        import dask
+
+        return dask.delayed(fn, pure=False)(*args)
+
+    def fetch(self, handles: list[Handle]) -> list[Any]:
+        """Compute all handles as one graph."""
+        import dask
+
+        if self.client is not None:
+            return list(self.client.gather(self.client.compute(handles)))
+        # A scheduler of this process runs our tasks on its threads.
+        with one_blas_thread():
+            return list(dask.compute(*handles))
+
+    def join(self, handles: list[Handle], lengths: tuple[int, ...], like: np.ndarray) -> Array:
+        """Return a lazy Dask array."""
+        import dask.array as da
+
+        shapes = [(n, *like.shape[1:]) for n in lengths]
         parts = [
-            da.from_delayed(r[0], shape=(n, *probe.shape[1:]), dtype=probe.dtype)
-            for r, n in zip(results, sizes, strict=True)
+            da.from_delayed(handle, shape=shape, dtype=like.dtype)
+            for handle, shape in zip(handles, shapes, strict=True)
         ]
-        per_row = da.concatenate(parts, axis=0)
-    if sums is None:
-        return per_row, None
-    # A tree on the workers: no task holds more than a few sums, and the order of additions is fixed.
-    level = [r[1] for r in results]
-    while len(level) > 1:
-        groups = [level[i : i + _FAN_IN] for i in range(0, len(level), _FAN_IN)]
-        level = [dask.delayed(_add)(*g) if len(g) > 1 else g[0] for g in groups]
-    with one_blas_thread():
-        return per_row, level[0].compute()
+        return da.concatenate(parts, axis=0)
+
+    def keep(self, handles: list[Handle], nbytes: int) -> list[Handle] | None:
+        """Compute the chunks where they are worked on, unless that takes too much memory."""
+        import dask
+
+        if self.client is None:
+            room: float = active_config().memory
+        else:
+            room = _KEPT_SHARE * self.client.run_on_scheduler(_memory_of_workers)
+        if nbytes > room:
+            return None
+        return list(dask.persist(*handles, scheduler=self.client))
 
 
-def _walk_chunk(
-    fn: Callable[..., Any],
-    chunk: Array,
-    dtype: Any,
-    params: tuple[Any, ...],
-    aligned: Iterable[np.ndarray],
-    settings: dict[str, Any],
-) -> tuple[Array, Any]:
-    """Walk over one chunk, inside a task."""
-    with config_context(**settings):
-        rows = as_rows(chunk, dtype)
-        aligned = tuple(aligned)
-        values, sums = map_rows_reduce(fn, rows, *params, aligned=aligned)
-    return values, None if sums is None else rebuild(sums, [to_host(s) for s in sums])
+def dask_chunks(X: Array) -> Chunks:
+    """Return the chunks of a Dask array, of whole rows."""
+    import dask.base
+
+    if np.isnan(X.shape[0]):
+        raise ValueError(
+            "the Dask array does not know how many rows it has; call X.compute_chunk_sizes() first"
+        )
+    # A chunk holds whole rows, and none is empty: an op sees at least one row.
+    whole = {axis: -1 for axis in range(1, X.ndim)}
+    X = X.rechunk({0: tuple(n for n in X.chunks[0] if n), **whole})
+    handles = list(X.to_delayed().reshape(-1))
+    # The current client registers itself as the scheduler of Dask.
+    scheduler = dask.base.get_scheduler(collections=[X])
+    client = getattr(scheduler, "__self__", None)
+    engine = DaskEngine(client if hasattr(client, "scheduler_info") else None)
+    return Chunks(engine, handles, X.chunks[0], X.shape[1:], np.dtype(X.dtype))
 
 
-def _add(*sums: tuple[Any, ...]) -> Any:
-    return rebuild(sums[0], [sum(values[1:], values[0]) for values in zip(*sums, strict=True)])
+def _memory_of_workers(dask_scheduler: Any) -> float:
+    limits = [worker.memory_limit for worker in dask_scheduler.workers.values()]
+    return sum(limits) if all(limits) else math.inf  # a worker without a limit says 0
+
+
+def _as_it_is(data: bytes) -> bytes:
+    return data
+
+
+def _joined(*pieces: bytes) -> Any:
+    import cloudpickle
+
+    return cloudpickle.loads(b"".join(pieces))

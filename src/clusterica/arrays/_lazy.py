@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from clusterica.arrays._place import Array, active_config, namespace_of, to_host
-from clusterica.arrays._rows import Block, DaskRows, Rows, as_rows, host_block
+from clusterica.arrays._rows import Block, Rows, as_rows, host_block
 from clusterica.arrays._walk import Row, block_size, map_rows, row_bytes_of
 
 
@@ -158,8 +158,8 @@ def transform_rows(fn: Callable[..., Array], rows: Rows, *params: Array | None) 
 def lazy_rows(fn: Callable[..., Array], rows: Rows, *params: Array | None) -> Array | None:
     """Return the lazy result of :func:`transform_rows`, or None if it is to be an array."""
     config = active_config()
-    if isinstance(rows, DaskRows):
-        return map_rows(fn, rows, *params)  # a Dask array, which is lazy
+    if rows.engine is not None:
+        return map_rows(fn, rows, *params)  # of Dask a lazy array
     # Tensors on a device give tensors there, and arrays in memory give arrays, unless the user asks
     # otherwise.
     if not rows.home.on_host or config.lazy is False or not (config.lazy is True or rows.streamed):

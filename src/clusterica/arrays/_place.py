@@ -134,11 +134,11 @@ def config_context(
         ``memory``; True for all NumPy arrays, files and blocks; False for none. Tensors always give
         tensors, and Dask arrays lazy Dask arrays.
     gpu_kernels : "triton" or None
-        "triton" runs K-means and the encoding of images on CUDA devices by fused kernels, which give the same
-        bits in every run. None, the setting at first, uses plain tensor operations. Experimental: the
-        kernels are tested for their results, their speed is not measured yet. float64 rows, and GPUs of
-        a compute capability below 8.0, keep the plain operations; :func:`describe_kernels` says which are
-        used.
+        "triton" runs K-means, the encoding of images and the likelihood of ClusterICA on CUDA devices by
+        fused kernels, which give the same bits in every run. None, the default, uses plain tensor operations.
+        Experimental: the kernels are tested for their results, their speed is not measured yet. float64
+        rows, and GPUs of a compute capability below 8.0, keep the plain operations;
+        :func:`describe_kernels` says which are used.
     precision : {"float32", "tf32", "bfloat16", "float16", "screened"}
         Precision of the products of fused kernels, "float32" at first. Under "screened", products of float16
         with a proven bound on their error rule out most centres of K-means, and float32 decides: labels

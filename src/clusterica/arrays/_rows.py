@@ -1,4 +1,4 @@
-"""Rows of data of any kind, read as blocks: arrays, files, CSR, tensors, Dask, iterables of blocks.
+"""Rows of data of any kind, read as blocks: arrays, files, CSR, tensors, iterables of blocks.
 
 A block is what an op sees: a C-contiguous NumPy array or a CSR matrix of the working dtype, or a
 tensor on its device.
@@ -46,6 +46,8 @@ class Rows(ABC):
     """Whether single rows can be reached without reading all of them."""
     streamed: bool = False
     """Whether rows come from a file or an iterable, and may be more than fit in memory."""
+    engine: Any = None
+    """The cluster that holds the rows, an ``Engine``; None for all other rows."""
     _is_csr: bool = False
     _kept: _stream.KeptRows | None = None
 
@@ -98,6 +100,10 @@ class Rows(ABC):
             return np.empty((0, self.n_features), self.dtype)
         return sp.vstack(picked, format="csr") if sp.issparse(picked[0]) else np.concatenate(picked)
 
+    def subset(self, indices: np.ndarray) -> Rows:
+        """Return the rows at the sorted indices as rows of their own."""
+        return as_rows(self.home.put(self.take(indices)), self.dtype)
+
     def glance(self, n: int = 1000) -> Array:
         """Return about n evenly spaced rows in host memory, to see where the data lies."""
         return self.take(np.unique(np.linspace(0, self.n_rows - 1, num=n, dtype=np.int64)))
@@ -111,6 +117,10 @@ class Rows(ABC):
     def load_nbytes(self) -> int:
         """Memory that loading a block takes for each row: the row, and what it is computed from."""
         return self.row_nbytes
+
+    def in_model(self, values: Array) -> Array:
+        """Return values of rows for a fitted attribute."""
+        return values
 
     def learned(self, values: Array) -> Array:
         """Return a copy of learned values in the library, device and dtype of the data."""
@@ -258,34 +268,6 @@ class IterableRows(Rows):
         )
 
 
-class DaskRows(Rows):
-    """Rows of a Dask array; each chunk of rows is a task for its scheduler."""
-
-    def __init__(self, X: Array, dtype: Any = None) -> None:
-        if np.isnan(X.shape[0]):
-            raise ValueError(
-                "the Dask array does not know how many rows it has; call X.compute_chunk_sizes() first"
-            )
-        super().__init__()
-        self.place = self.home  # the tasks send their own chunks to a device, if there is one
-        self.n_rows, self.n_features = X.shape
-        self.dtype = working_dtype(X.dtype) if dtype is None else np.dtype(dtype)
-        # A chunk holds whole rows, and none is empty: an op sees at least one row.
-        self.array = X.rechunk({0: tuple(n for n in X.chunks[0] if n), 1: -1})
-
-    def _blocks(self, size: int) -> Iterator[Block]:
-        offset = 0
-        for chunk in self.array.partitions:
-            rows = ArrayRows(to_host(chunk), self.dtype)
-            for start, stop, load in rows._blocks(size):
-                yield offset + start, offset + stop, load
-            offset += rows.n_rows
-
-    def take(self, indices: np.ndarray) -> Array:
-        """Return the rows at the sorted indices in host memory, as NumPy or CSR."""
-        return host_block(to_host(self.array[indices]), self.dtype)
-
-
 def _load_to(place: Place, load: Callable[[], Array]) -> Array:
     block = load()
     # One block at a time becomes dense on a device: the array API has no sparse arrays.
@@ -309,30 +291,65 @@ def _csr_row_nbytes(rows: Rows, nnz: int) -> int:
     return nnz * (rows.dtype.itemsize + 8) // max(1, rows.n_rows) + 8
 
 
+def engine_name(X: Any) -> str | None:
+    """Return the engine of an array on a cluster: "dask", "ray", or "own" for chunks; None for other data."""
+    # By the module of its type, so that no engine is imported to ask.
+    first = X[0] if isinstance(X, list) and X else X
+    library, _, rest = type(first).__module__.partition(".")
+    if (library, rest) == ("clusterica", "arrays._engine"):
+        return "own"
+    if library == "dask" and first is X and hasattr(X, "chunks"):
+        return "dask"
+    # A data set, or a list of references to arrays.
+    is_ray = library == "ray" and (rest.startswith("data") if first is X else True)
+    return "ray" if is_ray else None
+
+
+def as_chunks(X: Any) -> Any | None:
+    """Return the ``Chunks`` of an array on a cluster; None for all other data."""
+    engine = engine_name(X)
+    # An engine is imported only for data of it.
+    if engine == "dask":
+        from clusterica.arrays._dask import dask_chunks
+
+        return dask_chunks(X)
+    if engine == "ray":
+        from clusterica.arrays._ray import ray_chunks
+
+        return ray_chunks(X)
+    return X if engine == "own" else None
+
+
 def as_array(X: Any) -> Array:
     """Return what may be cut into blocks: an array as it is, sparse ones as CSR, the rest as NumPy."""
     if sp.issparse(X):
         return X.tocsr()
-    return X if array_api_compat.is_array_api_obj(X) or isinstance(X, Rows) else np.asarray(X)
+    known = array_api_compat.is_array_api_obj(X) or isinstance(X, Rows)
+    return X if known or engine_name(X) is not None else np.asarray(X)
 
 
 def as_rows(X: Array, dtype: Any = None) -> Rows:
-    """Return the rows of an array, tensor, Dask array or lazy result that is known to be valid."""
+    """Return the rows of an array, tensor, array on a cluster or lazy result that is known to be valid."""
     if isinstance(X, Rows):
         return X
-    return DaskRows(X, dtype) if array_api_compat.is_dask_array(X) else ArrayRows(X, dtype)
+    chunks = as_chunks(X)
+    if chunks is None:
+        return ArrayRows(X, dtype)
+    from clusterica.arrays._engine import ChunkRows
+
+    return ChunkRows(chunks, dtype)
 
 
 def shuffled_batches(
     rows: Rows, size: int, rng: np.random.Generator
 ) -> Iterator[tuple[np.ndarray, Rows]]:
-    """Yield every row once, in batches: drawn at random from arrays, in order from other sources."""
+    """Yield every row once, in batches: drawn at random where single rows can be reached, else in order."""
     if rows.indexable:
         order = rng.permutation(rows.n_rows)
         for start in range(0, rows.n_rows, size):
             # Sorted, as take wants them; a file is then read from front to back.
             indices = np.sort(order[start : start + size])
-            yield indices, as_rows(rows.home.put(rows.take(indices)), rows.dtype)
+            yield indices, rows.subset(indices)
     else:
         for start, stop, load in rows.blocks(size):
             yield np.arange(start, stop), as_rows(load(), rows.dtype)

@@ -17,7 +17,7 @@ import array_api_compat
 import numpy as np
 import scipy.sparse as sp
 
-from clusterica.arrays._place import Array, Place, active_config, namespace_of
+from clusterica.arrays._place import Array, Place, active_config, namespace_of, to_host
 
 if TYPE_CHECKING:
     from clusterica.arrays._rows import Block, Rows
@@ -72,8 +72,7 @@ def fits(rows: Rows) -> bool:
 
 def _room(place: Place) -> int:
     config = active_config()
-    on_cuda = array_api_compat.is_torch_array(place.like) and place.like.device.type == "cuda"
-    if config.memory_is_set or not on_cuda:
+    if config.memory_is_set or not _is_cuda(place.like):
         return config.memory // 2
     import torch
 
@@ -122,20 +121,44 @@ class _OnItsWay:
         self.tensor, self.event = tensor, event
 
 
-class Sender:
-    """Sends blocks to a place: to CUDA devices from page-locked memory, in turn from two buffers."""
+class _Pinned:
+    """Two buffers of page-locked memory, used in turn; each is busy until its event has passed."""
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
-        like = place.like
-        self._pinned = array_api_compat.is_torch_array(like) and like.device.type == "cuda"
+    def __init__(self) -> None:
         self._buffers: list[Any] = [None, None]
         self._events: list[Any] = [None, None]
         self._turn = 0
+
+    def take(self, n_bytes: int) -> Any:
+        """Return so many bytes of the buffer whose turn it is, once it is free."""
+        import torch
+
+        self._turn = turn = 1 - self._turn
+        if self._events[turn] is not None:
+            self._events[turn].synchronize()
+        if self._buffers[turn] is None or self._buffers[turn].numel() < n_bytes:
+            self._buffers[turn] = torch.empty(n_bytes, dtype=torch.uint8, pin_memory=True)
+        return self._buffers[turn][:n_bytes]
+
+    def busy_until(self, event: Any) -> None:
+        """Say when the buffer that was taken last is free again."""
+        self._events[self._turn] = event
+
+
+def _is_cuda(X: Array) -> bool:
+    return bool(array_api_compat.is_torch_array(X) and X.device.type == "cuda")
+
+
+class Sender:
+    """Sends blocks to a place: to CUDA devices from page-locked memory, in turn from two buffers."""
+
+    def __init__(self, place: Place, *, pinned: bool | None = None) -> None:
+        self._place = place
+        self._pinned = _is_cuda(place.like) if pinned is None else pinned
         if self._pinned:
             import torch
 
-            self._stream = torch.cuda.Stream(like.device)
+            self._stream, self._buffers = torch.cuda.Stream(place.like.device), _Pinned()
 
     def send(self, load: Callable[[], Array]) -> Any:
         """Load a block on the host and send it."""
@@ -146,20 +169,98 @@ class Sender:
             return self._place.put(block)
         import torch
 
-        self._turn = turn = 1 - self._turn
-        if self._events[turn] is not None:
-            self._events[turn].synchronize()  # the buffer is still being sent
+        staged = self._buffers.take(block.nbytes)
         # By its address: torch warns of arrays that are read-only, as those of memory maps are.
         raw = (ctypes.c_byte * block.nbytes).from_address(block.ctypes.data)
-        source = torch.frombuffer(raw, dtype=torch.uint8)
-        if self._buffers[turn] is None or self._buffers[turn].numel() < source.numel():
-            self._buffers[turn] = torch.empty(source.numel(), dtype=torch.uint8, pin_memory=True)
-        staged = self._buffers[turn][: source.numel()]
-        staged.copy_(source)  # by all threads of torch: one thread would be slower than the link
+        # By all threads of torch: one thread would be slower than the link.
+        staged.copy_(torch.frombuffer(raw, dtype=torch.uint8))
         with torch.cuda.stream(self._stream):
-            sent = staged.to(self._place.like.device, non_blocking=True)
+            sent = torch.empty_like(staged, device=self._place.like.device)
+            sent.copy_(staged, non_blocking=True)
             event = torch.cuda.Event()
             event.record(self._stream)
-        self._events[turn] = event
-        dtype = getattr(torch, block.dtype.name)
-        return _OnItsWay(sent.view(dtype).view(block.shape), event)
+        self._buffers.busy_until(event)
+        return _OnItsWay(sent.view(getattr(torch, block.dtype.name)).view(block.shape), event)
+
+
+class Receiver:
+    """Brings blocks of results from a CUDA device to a NumPy array while the device works on the next.
+
+    A block is copied to page-locked memory at once, and from there to its place when the next one comes.
+    """
+
+    def __init__(self, device: Any) -> None:
+        import torch
+
+        self._stream, self._buffers = torch.cuda.Stream(device), _Pinned()
+        self._coming: tuple[Any, Any, np.ndarray] | None = None
+
+    def receive(self, values: Any, target: np.ndarray) -> None:
+        """Begin to copy a tensor to a contiguous array of its shape and dtype."""
+        size = max(1, BLOCK_BYTES * len(target) // max(1, target.nbytes))
+        for i in range(0, len(target), size):
+            self._begin(values[i : i + size], target[i : i + size])
+
+    def _begin(self, values: Any, target: np.ndarray) -> None:
+        import torch
+
+        values = values.contiguous()
+        staged = self._buffers.take(target.nbytes)
+        self._stream.wait_stream(torch.cuda.current_stream(values.device))
+        with torch.cuda.stream(self._stream):
+            staged.copy_(values.view(-1).view(torch.uint8), non_blocking=True)
+            # Else its memory could be given to another tensor while it is copied.
+            values.record_stream(self._stream)
+            event = torch.cuda.Event()
+            event.record(self._stream)
+        self._buffers.busy_until(event)
+        self.finish()
+        self._coming = staged, event, target
+
+    def finish(self) -> None:
+        """Put the block that is still coming to its place."""
+        if self._coming is None:
+            return
+        import torch
+
+        staged, event, target = self._coming
+        event.synchronize()
+        torch.from_numpy(target.reshape(-1).view(np.uint8)).copy_(staged)
+        self._coming = None
+
+
+class Inbox:
+    """Puts blocks of results into an array, those of a CUDA device into a NumPy array by a receiver."""
+
+    def __init__(self, target: Array) -> None:
+        self._target = target
+        self._receiver: Receiver | None = None
+
+    def put(self, values: Array, place: Any) -> None:
+        """Put values at an index of the array; they may arrive later, before `finish` returns."""
+        if not isinstance(self._target, np.ndarray):
+            self._target[place] = values
+            return
+        part = self._target[place]
+        if not (_is_cuda(values) and part.flags.c_contiguous):
+            self._target[place] = to_host(values)
+            return
+        if self._receiver is None:
+            self._receiver = Receiver(values.device)
+        self._receiver.receive(values, part)
+
+    def finish(self) -> None:
+        """Return when all values are in their places."""
+        if self._receiver is not None:
+            self._receiver.finish()
+
+
+def room_for(values: Any, n_rows: int) -> np.ndarray:
+    """Return an empty NumPy array for all rows, of which the values of a tensor are some."""
+    dtype = str(values.dtype).rsplit(".", maxsplit=1)[-1]
+    return np.empty((n_rows, *values.shape[1:]), dtype)
+
+
+def can_receive(values: Array, home: Place) -> bool:
+    """Whether values come from a CUDA device to NumPy, which has their dtype."""
+    return home.is_numpy and _is_cuda(values) and str(values.dtype) != "torch.bfloat16"

@@ -17,6 +17,7 @@ from sklearn.utils import assert_all_finite, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
+from clusterica.arrays._engine import ChunkRows, Chunks
 from clusterica.arrays._lazy import LazyRows
 from clusterica.arrays._place import (
     Array,
@@ -26,7 +27,7 @@ from clusterica.arrays._place import (
     to_host,
     working_dtype,
 )
-from clusterica.arrays._rows import ArrayRows, IterableRows, Rows, StoredRows, as_rows
+from clusterica.arrays._rows import ArrayRows, IterableRows, Rows, StoredRows, as_chunks, as_rows
 from clusterica.arrays._sklearn import (
     check_feature_names,
     check_n_features,
@@ -60,8 +61,13 @@ def check_rows(
     """
     name = type(estimator).__name__
     check_not_masked(X)
-    if array_api_compat.is_dask_array(X) or _is_tensor(X):
-        return _check_tensor_or_dask(estimator, X, reset, min_rows)
+    if array_api_compat.is_dask_array(X):
+        _check_shape(estimator, X.shape, min_rows)  # only tables can be cut into chunks of rows
+    chunks = as_chunks(X)
+    if chunks is not None:
+        return _checked_rows(estimator, chunks, reset, min_rows)
+    if _is_tensor(X):
+        return _check_tensor(estimator, X, reset, min_rows)
     # Arrays in files, such as those of h5py and Zarr, have chunks too.
     is_stored = all(hasattr(X, a) for a in ("shape", "dtype", "chunks", "__getitem__"))
     if isinstance(X, LazyRows) or is_stored:
@@ -180,6 +186,29 @@ class FloatOutputMixin:
         return tags
 
 
+class AccuracyMixin:
+    """The ``score`` of classifiers that take arrays of any library; scikit-learn's takes NumPy only."""
+
+    predict: Any
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the accuracy: the share of rows whose class is predicted.
+
+        Parameters
+        ----------
+        X : as in fit, (n_samples, n_features)
+            The data.
+        y : array-like or tensor of shape (n_samples,)
+            The true classes.
+        sample_weight : array-like of shape (n_samples,), optional
+            Weight of each row.
+        """
+        predicted = to_host(self.predict(X))
+        classes, codes = check_labels(self, y, len(predicted))
+        weights = None if sample_weight is None else to_host(sample_weight)
+        return float(np.average(predicted == classes[codes], weights=weights))
+
+
 def warn_user(message: str | Warning, category: type[Warning] = UserWarning) -> None:
     """Warn, and show the line that called the library: the first one outside clusterica and scikit-learn."""
     # Counted by hand: skip_file_prefixes needs Python 3.12.
@@ -254,7 +283,7 @@ class Labels(NamedTuple):
     codes: np.ndarray
 
 
-def check_labels(estimator: BaseEstimator, y: Any, rows: Rows | int) -> Labels:
+def check_labels(estimator: Any, y: Any, rows: Rows | int) -> Labels:
     """Validate the labels of a classification: one for every row, none missing.
 
     Parameters
@@ -364,25 +393,29 @@ def _check_file_or_lazy(estimator: BaseEstimator, X: Any, reset: bool, min_rows:
     return rows
 
 
-def _check_tensor_or_dask(estimator: BaseEstimator, X: Array, reset: bool, min_rows: int) -> Rows:
-    if not array_api_compat.is_dask_array(X):
-        if array_api_compat.is_torch_array(X) and "strided" not in str(X.layout):
-            raise TypeError(
-                f"sparse tensors (layout {X.layout}) are not supported; pass a SciPy CSR matrix, or "
-                "X.to_dense()"
-            )
-        # The walk writes the values of all rows into one array, block by block.
-        if not array_api_compat.is_writeable_array(X):
-            raise TypeError(
-                f"arrays of type {type(X).__module__}.{type(X).__name__} are read-only and not supported; "
-                "convert them with numpy.asarray or torch.asarray"
-            )
+def _check_tensor(estimator: BaseEstimator, X: Array, reset: bool, min_rows: int) -> Rows:
+    if array_api_compat.is_torch_array(X) and "strided" not in str(X.layout):
+        raise TypeError(
+            f"sparse tensors (layout {X.layout}) are not supported; pass a SciPy CSR matrix, or "
+            "X.to_dense()"
+        )
+    # The walk writes the values of all rows into one array, block by block.
+    if not array_api_compat.is_writeable_array(X):
+        raise TypeError(
+            f"arrays of type {type(X).__module__}.{type(X).__name__} are read-only and not supported; "
+            "convert them with numpy.asarray or torch.asarray"
+        )
+    return _checked_rows(estimator, X, reset, min_rows)
+
+
+def _checked_rows(estimator: BaseEstimator, X: Any, reset: bool, min_rows: int) -> Rows:
+    """Check a tensor, or chunks on a cluster: their shape and dtype, and then their values."""
     _check_shape(estimator, X.shape, min_rows)
     if "complex" in str(X.dtype):
         raise ValueError(
             f"Complex data not supported\n{X.dtype} array given to {type(estimator).__name__}"
         )
-    rows = as_rows(X)
+    rows = ChunkRows(X) if isinstance(X, Chunks) else as_rows(X)
     _check_finite(rows)
     # The number of features and their names only: scikit-learn's own check would make X a NumPy array.
     validate_data(estimator, X, reset=reset, skip_check_array=True)

@@ -29,7 +29,7 @@ from threadpoolctl import ThreadpoolController
 
 from clusterica.arrays import _stream
 from clusterica.arrays._place import Array, active_config, is_host_array, namespace_of
-from clusterica.arrays._rows import DaskRows, Rows
+from clusterica.arrays._rows import Rows
 from clusterica.arrays._twins import for_place
 
 Op = TypeVar("Op", bound=Callable[..., Any])
@@ -124,17 +124,25 @@ def map_rows_reduce(
     aligned: tuple[np.ndarray, ...] = (),
 ) -> tuple[Array, Any]:
     """Do both in one walk: fn returns ``(per_row, sums)``, either of which may be None."""
-    if isinstance(rows, DaskRows):
-        from clusterica.arrays._dask import walk_dask
+    if rows.engine is not None:
+        from clusterica.arrays._engine import ChunkRows, walk_chunks
 
-        return walk_dask(fn, rows, params, aligned)
+        assert isinstance(rows, ChunkRows)
+        return walk_chunks(fn, rows, params, aligned)
     if active_config().gpu_kernels is not None:
         fn = for_place(fn, rows.place, rows.dtype)
     params = tuple(None if p is None else rows.place.put(p) for p in params)
-    per_row, total = None, None
+    per_row: Any = None
+    total: Any = None
+    inbox: _stream.Inbox | None = None
     with closing(_results(fn, rows, params, aligned)) as results:
         for start, stop, (values, sums) in results:
-            if values is not None:
+            if values is not None and rows.sent and _stream.can_receive(values, rows.home):
+                if inbox is None:
+                    per_row = _stream.room_for(values, rows.n_rows)
+                    inbox = _stream.Inbox(per_row)
+                inbox.put(values, slice(start, stop))
+            elif values is not None:
                 # Block by block: the whole may not fit where the blocks are.
                 values = rows.home.put(values)
                 if per_row is None:
@@ -152,6 +160,8 @@ def map_rows_reduce(
                     np.add(t, value, out=t)
             else:
                 total = rebuild(sums, [t + _float64(v) for t, v in zip(total, sums, strict=True)])
+    if inbox is not None:
+        inbox.finish()
     return per_row, total
 
 
@@ -173,6 +183,11 @@ class _PerRow:
 
     def __call__(self, *args: Any) -> tuple[Array, None]:
         return self.fn(*args), None
+
+
+def only_sums(fn: Callable[..., Any]) -> bool:
+    """Return whether a function of :func:`map_rows_reduce` is known to give no values per row."""
+    return isinstance(fn, _Sums)
 
 
 def row_bytes_of(fn: Callable[..., Any], row: Row, params: tuple[Any, ...]) -> int:

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from clusterica.cli._console import stop
+from clusterica.cli._console import note, stop
 from clusterica.files import write_file
 
 
@@ -143,6 +143,31 @@ class Partial:
             shutil.rmtree(self.output)
         os.replace(self.data, self.output)
         self.discard()
+
+
+@contextmanager
+def folder_of_checkpoints(output: Path, *, key: str, fresh: bool) -> Iterator[Path]:
+    """Yield a folder in ``OUTPUT.partial``, with what an earlier run has left there.
+
+    It goes when the ``with`` block ends, in which the model is saved; it stays if that was interrupted.
+    Parameters as in Partial.
+    """
+    partial = Partial(output, key=key, fresh=fresh)
+    folder = partial.folder / "checkpoints"
+    if folder.is_dir():
+        note(f"Going on from the checkpoints in {partial.folder}.")
+    partial.record()
+    try:
+        yield folder
+    except BaseException as error:
+        # The same run would end with the same error.
+        wrong = isinstance(error, ValueError | TypeError)
+        if wrong or not any(folder.glob("*.safetensors")):
+            partial.discard()
+        else:
+            note("What was learned so far is kept. The same command goes on from there.")
+        raise
+    partial.discard()
 
 
 # --- Files of features --------------------------------------------------------------------------------

@@ -112,7 +112,7 @@ class Job:
         except BaseException:
             done, n = partial.state.get("done", 0), len(self.source.names)
             if done:
-                note(f"{done:,} of {n:,} images are done. The same command goes on from there.")
+                note(f"{done:,} of {n:,} images are done. Run the same command again to resume.")
             else:
                 partial.discard()
             raise

@@ -11,6 +11,7 @@ import numpy as np
 from cyclopts import Parameter, validators
 from rich.console import Console
 
+from clusterica import __version__
 from clusterica.arrays import get_config
 from clusterica.cli._console import (
     OUTPUT,
@@ -24,9 +25,10 @@ from clusterica.cli._console import (
     settings,
     stop,
 )
-from clusterica.cli._files import check_output
+from clusterica.cli._files import check_output, fingerprint, folder_of_checkpoints
 from clusterica.cli.inputs.images import ImageSource, parse_size
 from clusterica.cli.inputs.usable import OnError, find_usable, note_errors, open_folder_or_array
+from clusterica.io import checkpoints
 
 Color = Literal["keep", "rgb", "grey"]
 Recipe = Literal["fast", "accurate", "best"]
@@ -54,12 +56,14 @@ def learn(
     threads: Count | None = None,
     device: str | None = None,
     dry_run: Switch = False,
+    fresh: Switch = False,
     json: JsonSwitch = False,
 ) -> None:
     """Learn features from images without labels, and save them as a model.
 
     Patches of the images are whitened and clustered; the centres are filters. The model turns an image
-    into features: ``clusterica features MODEL IMAGES -o FILE``.
+    into features: ``clusterica features MODEL IMAGES -o FILE``. If the command is stopped, the same command
+    goes on where it was: checkpoints are in the folder FILE.partial until the model is saved.
 
     Examples: ``clusterica learn photos -o filters.safetensors``,
     ``clusterica learn holiday/ --filters 400 -o holiday.safetensors``
@@ -102,6 +106,8 @@ def learn(
         PyTorch device to compute on, such as cuda.
     dry_run
         Print how much time and memory it would take, measured on a small trial, and write nothing.
+    fresh
+        Begin again, even if an earlier run was stopped.
     json
         Print the result as JSON.
     """
@@ -136,18 +142,23 @@ def learn(
         if dry_run:
             _show_estimate(model, data, reading=reading, n_images=n_images, json=json)
             return
-        _fit(model, data, quiet=json)
-        seconds = time.perf_counter() - start
-        facts: dict[str, Any] = {
-            "command": "learn",
-            "recipe": recipe,
-            "seconds": seconds,
-            "data": describe(source, data, found.errors),
-            # Those of the first layer; a second one has its own.
-            "filters": sum(getattr(p, "layers", [p])[0].n_filters for p in networks_of(model)),
-            "features": sum(int(part.n_features_out_) for part in networks_of(model)),
-        }
-        save_with_summary(model, output, data, facts=facts | {"size": parse_size(size)})
+        # All that decides what is learned; the same command goes on with the same.
+        options = (patches, size, color, limit, on_error)
+        key = run_key("learn", [source], model, options)
+        with folder_of_checkpoints(output, key=key, fresh=fresh) as folder:
+            with checkpoints(folder):
+                _fit(model, data, quiet=json)
+            seconds = time.perf_counter() - start
+            facts: dict[str, Any] = {
+                "command": "learn",
+                "recipe": recipe,
+                "seconds": seconds,
+                "data": describe(source, data, found.errors),
+                # Those of the first layer; a second one has its own.
+                "filters": sum(getattr(p, "layers", [p])[0].n_filters for p in networks_of(model)),
+                "features": sum(int(part.n_features_out_) for part in networks_of(model)),
+            }
+            save_with_summary(model, output, data, facts=facts | {"size": parse_size(size)})
     if json:
         print_json({"file": str(output), **facts})
         return
@@ -268,6 +279,13 @@ def open_checked(given: str, color: str) -> ImageSource:
     return source
 
 
+def run_key(command: str, sources: list[ImageSource], model: Any, options: tuple[Any, ...]) -> str:
+    """Return a checksum of all that decides what is learned."""
+    params = sorted((name, str(value)) for name, value in model.get_params().items())
+    keys = [source.key for source in sources]
+    return fingerprint(command, __version__, keys, params, options, get_config())
+
+
 def watch(estimators: list[Any], *, quiet: bool) -> None:
     """Show the progress of fits in a terminal."""
     if Console().is_terminal and not quiet:
@@ -317,4 +335,5 @@ def save_with_summary(
         source=facts["data"]["source"],
         seconds=facts["seconds"],
     )
-    save(model, output, summary=facts | summary)
+    # What only the command knows stays, such as how many images were left out.
+    save(model, output, summary=facts | summary | {"data": facts["data"] | summary["data"]})

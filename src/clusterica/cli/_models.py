@@ -81,33 +81,11 @@ def info(model: Path, /, *, json: JsonSwitch = False) -> None:
     json
         Print it as JSON.
     """
-    from clusterica.io import load, load_summary, load_versions
-
-    fitted, summary = load(model), load_summary(model) or {}
-    data, tried = summary.get("data") or {}, summary.get("validation")
-    # A classifier has the features of all its networks, and a committee those of all its members.
-    counts = [
-        int(part.n_features_out_)
-        for part in networks_of(fitted)
-        if hasattr(part, "n_features_out_")
-    ]
-    seconds = summary.get("seconds")
-    facts: dict[str, Any] = {
-        "file": str(model),
-        "bytes": model.stat().st_size,
-        "kind": type(fitted).__name__,
-        "settings": {name: _plain(value) for name, value in fitted.get_params(deep=False).items()},
-        "classes": [str(c) for c in getattr(fitted, "classes_", [])],
-        "features": sum(counts) if counts else None,
-        "data": data,
-        "accuracy": None if tried is None else tried["accuracy"],
-        "validation": tried and {name: tried[name] for name in ("n", "classes", "confusion")},
-        "seconds": seconds,
-        "versions": load_versions(model),
-    }
+    facts = model_facts(model)
     if json:
         print_json(facts)
         return
+    data, tried, seconds = facts["data"], facts["validation"], facts["seconds"]
     rows = [
         ("kind", facts["kind"]),
         ("size", f"{facts['bytes'] / 2**20:,.1f} MiB"),
@@ -117,7 +95,7 @@ def info(model: Path, /, *, json: JsonSwitch = False) -> None:
         ("data", f"{data['n']:,} images of {data['source']}" if data else ""),
         (
             "accuracy",
-            f"{100 * tried['accuracy']:.2f} % of {tried['n']:,} held-out images" if tried else "",
+            f"{100 * facts['accuracy']:.2f} % of {tried['n']:,} held-out images" if tried else "",
         ),
         ("time", "" if seconds is None else f"{seconds:.1f} s"),
         ("written by", ", ".join(f"{name} {v}" for name, v in facts["versions"].items())),
@@ -129,6 +107,33 @@ def info(model: Path, /, *, json: JsonSwitch = False) -> None:
         if text:
             table.add_row(name, text)
     Console(highlight=False, markup=False).print(table)
+
+
+def model_facts(path: Path) -> dict[str, Any]:
+    """Return what ``clusterica info`` shows of a model file, by name."""
+    from clusterica.io import load, load_summary, load_versions
+
+    fitted, summary = load(path), load_summary(path) or {}
+    data, tried = summary.get("data") or {}, summary.get("validation")
+    # A classifier has the features of all its networks, and a committee those of all its members.
+    counts = [
+        int(part.n_features_out_)
+        for part in networks_of(fitted)
+        if hasattr(part, "n_features_out_")
+    ]
+    return {
+        "file": str(path),
+        "bytes": path.stat().st_size,
+        "kind": type(fitted).__name__,
+        "settings": {name: _plain(value) for name, value in fitted.get_params(deep=False).items()},
+        "classes": [str(c) for c in getattr(fitted, "classes_", [])],
+        "features": sum(counts) if counts else None,
+        "data": data,
+        "accuracy": None if tried is None else tried["accuracy"],
+        "validation": tried and {name: tried[name] for name in ("n", "classes", "confusion")},
+        "seconds": summary.get("seconds"),
+        "versions": load_versions(path),
+    }
 
 
 def download(

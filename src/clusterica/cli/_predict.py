@@ -95,7 +95,7 @@ def features(
         partial = Partial(output, key=key, fresh=fresh)
         done = partial.state.get("done", 0)
         if done:
-            note(f"Going on after {done:,} images.")
+            note(f"Resuming after {done:,} images.")
         with job.stopped_at(partial):
             sink: Sink = SINKS[output.suffix.lower()](partial, job.source.names, size)
             errors = dict(partial.state.get("errors", {}))
@@ -262,7 +262,7 @@ class _Lines:
         self.n_correct = partial.state.get("correct", 0)
         self.errors = dict(partial.state.get("errors", {}))
         if done:
-            note(f"Going on after {done:,} images.")
+            note(f"Resuming after {done:,} images.")
         with (
             partial.data.open("r+b" if partial.data.exists() else "w+b") as file,
             job.stopped_at(partial),

@@ -15,24 +15,27 @@ from clusterica.cli._console import (
     Count,
     JsonSwitch,
     Seed,
+    Switch,
     note,
     print_json,
     settings,
     show_confusion,
     stop,
 )
-from clusterica.cli._files import check_output
+from clusterica.cli._files import check_output, file_checksum, folder_of_checkpoints
 from clusterica.cli._learn import (
     Color,
     Recipe,
     describe,
     networks_of,
     open_checked,
+    run_key,
     save_with_summary,
     watch,
 )
 from clusterica.cli.inputs.images import open_images, parse_size, read_labels
 from clusterica.cli.inputs.usable import OnError, find_usable, note_empty_folders, note_errors
+from clusterica.io import checkpoints
 
 Share = Annotated[float, Parameter(validator=validators.Number(gte=0, lt=1))]
 
@@ -74,12 +77,14 @@ def train(
     memory: str | None = None,
     threads: Count | None = None,
     device: str | None = None,
+    fresh: Switch = False,
     json: JsonSwitch = False,
 ) -> None:
     """Train a classifier of images on features that are learned without labels.
 
     A part of the images is held out first: its accuracy and confusion table are printed. Then the
-    classifier is trained on all images and saved.
+    classifier is trained on all images and saved. If the command is stopped, the same command goes on where
+    it was: checkpoints are in the folder FILE.partial until the model is saved.
 
     Examples: ``clusterica train pets/ --size 32 -o pets.safetensors``,
     ``clusterica train digits --filters 200 -o digits.safetensors``
@@ -119,6 +124,8 @@ def train(
         Number of threads; all cores by default.
     device
         PyTorch device to compute on, such as cuda.
+    fresh
+        Begin again, even if an earlier run was stopped.
     json
         Print the result as JSON.
     """
@@ -136,26 +143,32 @@ def train(
             note_errors(found.errors, "left out")
             names = _check_classes(names[found.places], data)
         images = _of_one_size(found.images, data)
-        more = None
+        more, sources = None, [source]
         if unlabeled is not None:
             color_of = "rgb" if images.shape[3:] == (3,) else "grey"
             pixels = (images.shape[1], images.shape[2])
-            more = _of_one_size(open_images(unlabeled).read(color=color_of, size=pixels), unlabeled)
+            sources.append(open_images(unlabeled))
+            more = _of_one_size(sources[1].read(color=color_of, size=pixels), unlabeled)
         start = time.perf_counter()
         model: Any = make_classifier(
             recipe, tuple(images.shape[1:]), n_filters=filters, random_state=seed
         )
         held = held_out(names, validation, seed)
-        tried = _fit(model, images, names, held, more=more, refit=refit, quiet=json)
-        facts: dict[str, Any] = {
-            "command": "train",
-            "recipe": recipe,
-            "seconds": time.perf_counter() - start,
-            "data": describe(source, images, found.errors) | {"classes": model.classes_.tolist()},
-            "trained_on": len(names) if refit else int(np.sum(~held)),
-            "validation": None if tried is None else tried.measured(model.classes_),
-        }
-        save_with_summary(model, output, images, facts=facts, labels=names, validation=tried)
+        options = (labels and file_checksum(labels), validation, refit, size, color, on_error)
+        key = run_key("train", sources, model, options)
+        with folder_of_checkpoints(output, key=key, fresh=fresh) as folder:
+            with checkpoints(folder):
+                tried = _fit(model, images, names, held, more=more, refit=refit, quiet=json)
+            facts: dict[str, Any] = {
+                "command": "train",
+                "recipe": recipe,
+                "seconds": time.perf_counter() - start,
+                "data": describe(source, images, found.errors)
+                | {"classes": model.classes_.tolist()},
+                "trained_on": len(names) if refit else int(np.sum(~held)),
+                "validation": None if tried is None else tried.measured(model.classes_),
+            }
+            save_with_summary(model, output, images, facts=facts, labels=names, validation=tried)
     if json:
         print_json({"file": str(output), **facts})
         return

@@ -296,7 +296,7 @@ class BaseKMeans(
                 final, centers = self._assigned(lloyd, kept)
             history.append(final.objective)
             if self.compute_labels:
-                self.labels_ = final.labels
+                self.labels_ = lloyd.rows.in_model(final.labels)
         if not self.compute_labels:
             self.__dict__.pop("labels_", None)
         # Validation has found all rows finite, but their squares may overflow.

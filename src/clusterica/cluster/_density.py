@@ -197,7 +197,7 @@ class DensityClusterer(ClusterMixin, BaseEstimator):
         summary = summary_of(rows, weights)
         density, level, cuts = self._smooth(rows, weights, summary)
         self._set_fitted(rows, summary, density, level, cuts)
-        self.labels_ = self._labels(rows)
+        self.labels_ = rows.in_model(self._labels(rows))
         return self
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:

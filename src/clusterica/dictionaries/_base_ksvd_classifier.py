@@ -19,6 +19,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from clusterica.arrays import (
+    AccuracyMixin,
     Array,
     Interval,
     Labels,
@@ -53,7 +54,7 @@ class AtomPlan(NamedTuple):
     """What stands beside a row of each class, shape (n_classes, n_targets), the classifier's first."""
 
 
-class BaseKSVDClassifier(ClassifierMixin, BaseDictionary):
+class BaseKSVDClassifier(AccuracyMixin, ClassifierMixin, BaseDictionary):
     """What K-SVD with labels shares: the fit on rows with targets beside them, and predictions."""
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
@@ -164,23 +165,6 @@ class BaseKSVDClassifier(ClassifierMixin, BaseDictionary):
         # Strings are not arrays of other libraries: look the names up on the host.
         codes = self._map(X, "classes", np.arange(len(self.classes_)))
         return self.classes_[to_host(codes)]
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the accuracy: the share of rows whose class is predicted.
-
-        Parameters
-        ----------
-        X : as in fit, (n_samples, n_features)
-            The data.
-        y : array-like or tensor of shape (n_samples,)
-            The true classes.
-        sample_weight : array-like of shape (n_samples,), optional
-            Weight of each row.
-        """
-        predicted = to_host(self.predict(X))
-        classes, codes = check_labels(self, y, len(predicted))
-        weights = None if sample_weight is None else to_host(sample_weight)
-        return float(np.average(predicted == classes[codes], weights=weights))
 
     def _map(self, X: Any, function: str, *params: HostArray) -> Array:
         """Return a function of the codes of all rows, by the atoms and the classifier."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import array_api_compat
 import numpy as np
 from sklearn.base import BaseEstimator
 
@@ -55,14 +54,14 @@ def white_rows(
     if n_rows < rows.n_rows:
         chosen = rows.home.put(rows.take(_choose(rows, n_rows, rng)))
         return whitener.whiten_rows(as_rows(chosen, rows.dtype))
-    if isinstance(clusterer, BaseKMeans) and _too_large(X, rows, whitener):
+    if isinstance(clusterer, BaseKMeans) and _too_large(rows, whitener):
         return _lazily(rows, whitener)
     return whitener.transform(X)
 
 
 def all_white_rows(X: Any, rows: Rows, whitener: Whitener | KernelWhitener) -> Rows:
     """Return all rows whitened: an array where that fits the memory budget, else made on every walk."""
-    if _too_large(X, rows, whitener):
+    if _too_large(rows, whitener):
         return _lazily(rows, whitener)
     return as_rows(as_array(whitener.transform(X)), rows.dtype)
 
@@ -73,11 +72,11 @@ def _lazily(rows: Rows, whitener: Whitener | KernelWhitener) -> Rows:
         return as_rows(whitener.whiten_rows(rows))
 
 
-def _too_large(X: Any, rows: Rows, whitener: Whitener | KernelWhitener) -> bool:
+def _too_large(rows: Rows, whitener: Whitener | KernelWhitener) -> bool:
     """Return whether the whitened rows would be kept in memory, and do not fit the budget."""
     needed = rows.n_rows * whitener.n_components_ * rows.dtype.itemsize
-    # Dask keeps nothing in memory, and a device has its own.
-    lazy = array_api_compat.is_dask_array(X) or not rows.home.on_host
+    # A cluster and a device have memory of their own.
+    lazy = rows.engine is not None or not rows.home.on_host
     return needed > get_config()["memory"] and not lazy
 
 

@@ -339,7 +339,8 @@ class ClusterICA(
         clusterer = prepared(
             self.clusterer, n_centers=2 * n_lines, n_init=n_init, rng=rng, **settings
         )
-        if is_start and self.cluster_rows is None and rows.place.is_numpy and rows.indexable:
+        in_memory = rows.place.is_numpy and rows.engine is None and rows.indexable
+        if is_start and self.cluster_rows is None and in_memory:
             Y = white_rows_in_float32(rows, self.whitener_, n_rows, rng)
         else:
             Y = white_rows(X, rows, self.whitener_, n_rows, clusterer, rng)

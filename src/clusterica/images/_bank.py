@@ -37,7 +37,7 @@ from clusterica.cluster import (
     near_empty,
     with_n_centers,
 )
-from clusterica.images._source import Images, Part, check_images
+from clusterica.images._source import Images, Part, check_images, for_parts
 from clusterica.ops.code import split_signs
 from clusterica.ops.linalg import project, row_energies, unit_rows
 from clusterica.ops.patch import n_places, normalize_contrast, take_patches
@@ -130,12 +130,12 @@ def draw(
     shares = np.arange(n + 1) * total // n
     picks = shares[:-1] + (rng.random(n) * np.diff(shares)).astype(np.int64)
     ends = np.searchsorted(picks, offsets)
-    patches, which = [], []
-    for i, part in enumerate(images.parts):
-        mine = picks[ends[i] : ends[i + 1]] - offsets[i]
-        which.append(part.start + mine // per_image[i])
-        image, place = mine // per_image[i], mine % per_image[i]
-        patches.extend(_cut(part, boxes[i], image, place, patch_size))
+    mine = [picks[a:b] - start for a, b, start in zip(ends, ends[1:], offsets, strict=False)]
+    image = [own // size for own, size in zip(mine, per_image, strict=True)]
+    place = [own % size for own, size in zip(mine, per_image, strict=True)]
+    cut = for_parts(partial(_cut, patch_size=patch_size), images.parts, boxes, image, place)
+    patches = [rows for of_part in cut for rows in of_part]
+    which = [part.start + own for part, own in zip(images.parts, image, strict=True)]
     order = rng.permutation(n)
     xp = namespace_of(*patches)
     rows = xp.take(xp.concat(patches, axis=0), to_like(order, patches[0]), axis=0)
@@ -145,7 +145,7 @@ def draw(
 
 
 def _cut(
-    part: Part, box: Box, image: np.ndarray, place: np.ndarray, patch_size: int
+    part: Part, box: Box, image: np.ndarray, place: np.ndarray, *, patch_size: int
 ) -> list[Array]:
     """Return the patches at the places, which are numbered row by row of the box; images in order."""
     across = n_places(box.width, patch_size=patch_size)

@@ -21,9 +21,11 @@ from clusterica.arrays import (
     Interval,
     Place,
     StrOptions,
+    as_chunks,
     as_generator,
     check_model_device,
     fit_context,
+    map_chunks,
     one_blas_thread,
     to_host,
     warn_user,
@@ -44,6 +46,7 @@ from clusterica.images._bank import (
     unexplained,
 )
 from clusterica.images._convolve import (
+    Encoded,
     PatchEncoder,
     Shape,
     encode_images,
@@ -207,8 +210,8 @@ class ImageFeatures(
         Parameters
         ----------
         X : array of shape (n, height, width) or (n, height, width, channels), or list of images
-            NumPy array, memory map or tensor, of integers or floats; a list may hold images of
-            different sizes. Read in order, in blocks, and not as a whole.
+            NumPy array, memory map, tensor or Dask array, of integers or floats; a list may hold images
+            of different sizes. Read in order, in blocks, and not as a whole.
         y : array-like of shape (n,), optional
             Labels of the images. Each patch gets that of its image, if the learner needs labels.
 
@@ -269,7 +272,7 @@ class ImageFeatures(
         Returns
         -------
         features : array of shape (n, n_features_out_), float32
-            In the library and on the device of X.
+            In the library and on the device of X; of a Dask array a lazy one.
         """
         check_is_fitted(self, "n_features_out_")
         images = self._checked(X, reset=False)
@@ -280,12 +283,19 @@ class ImageFeatures(
                 f"the images have values up to {largest:.3g}, and those in fit had up to {known:.3g}; give "
                 "both in the same range, such as bytes in 0..255"
             )
-        shape = self._shape()
-        coders = [make_coder(bank, images.place, shape) for bank in self._banks()]
-        features, n_failed = encode_images(images, coders, shape, self.n_codes_)
+        chunks = as_chunks(X)
+        if chunks is not None:
+            like = np.empty((1, self.n_features_out_), np.float32)
+            return map_chunks(_features_of, chunks, self, like=like)
+        features, n_failed = self._encoded(images)
         if n_failed:
             self.encoder_.warn_not_converged(n_failed)
         return features
+
+    def _encoded(self, images: Images) -> Encoded:
+        shape = self._shape()
+        coders = [make_coder(bank, images.place, shape) for bank in self._banks()]
+        return encode_images(images, coders, shape, self.n_codes_)
 
     def score(self, X: Any, y: Any = None) -> float:
         r"""Return minus the relative error with which single filters reconstruct whitened patches.
@@ -450,6 +460,11 @@ class ImageFeatures(
         tags.input_tags.three_d_array = True
         tags.transformer_tags.preserves_dtype = ["float32"]
         return tags
+
+
+def _features_of(X: Array, model: ImageFeatures) -> Array:
+    """Return the features of a chunk of images on a cluster; all of them have been checked."""
+    return model._encoded(model._checked(X, reset=False)).values
 
 
 def _one_or_all(values: list[Any]) -> Any:

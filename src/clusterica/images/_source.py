@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
 from numbers import Integral
@@ -15,7 +15,9 @@ import scipy.sparse as sp
 
 from clusterica.arrays import (
     Array,
+    Chunks,
     Place,
+    as_chunks,
     check_not_masked,
     get_config,
     is_cpu_tensor,
@@ -28,8 +30,16 @@ from clusterica.ops.patch import n_places
 _LAYOUT = "(n, height, width) or (n, height, width, channels)"
 
 
+class RemoteImages(NamedTuple):
+    """A chunk of images on a cluster: an array of this shape, (n_images, height, width, channels)."""
+
+    engine: Any
+    handle: Any
+    shape: tuple[int, ...]
+
+
 class Part(NamedTuple):
-    """Images of one size that follow each other: an array of them, or a list of single images.
+    """Images of one size that follow each other: an array of them, here or on a cluster, or a list.
 
     The array has shape (n_images, height, width, channels), each image of the list (height, width,
     channels). `start` is the place of the first one among all images.
@@ -55,7 +65,26 @@ class Part(NamedTuple):
         if isinstance(self.images, list):
             some = self.images[start:stop]
             return namespace_of(*some).stack(some)
+        if isinstance(self.images, RemoteImages):
+            return next(iter(for_parts(Part.cut, [self], [start], [stop])))
         return self.images[start : min(stop, self.n_images), ...]
+
+
+def for_parts(fn: Callable[..., Any], parts: list[Part], *args: Sequence[Any]) -> Iterable[Any]:
+    """Return ``fn(part, *own)`` of every part, with its own arguments; on a cluster, where the part is."""
+    tasks = list(zip(parts, *args, strict=True))
+    remote = parts[0].images
+    if not isinstance(remote, RemoteImages):
+        return (fn(*task) for task in tasks)
+    engine = remote.engine
+    submitted = [
+        engine.submit(_in_task, fn, part.images.handle, part.start, *own) for part, *own in tasks
+    ]
+    return list(engine.fetch(submitted))
+
+
+def _in_task(fn: Callable[..., Any], images: Array, start: int, *own: Any) -> Any:
+    return fn(Part(start, images if images.ndim == 4 else images[..., None]), *own)
 
 
 class Block(NamedTuple):
@@ -136,7 +165,7 @@ def check_images(X: Any, *, patch_size: int, caller: str, n_channels: int | None
     Parameters
     ----------
     X : array of shape (n, height, width) or (n, height, width, channels), or list of images
-        NumPy array, memory map or tensor, of integers or finite floats. A list may hold images of
+        NumPy array, memory map, tensor or Dask array, of integers or finite floats. A list may hold images of
         different sizes, all (height, width) or all (height, width, channels).
     patch_size : int
         Every image must hold a patch of this size.
@@ -232,19 +261,19 @@ def check_grid(name: str, grid: Any) -> tuple[int, int]:
 
 def _stacked(X: Any, caller: str) -> Images:
     """Return the images of one array."""
-    if array_api_compat.is_dask_array(X):
-        raise TypeError(
-            f"{caller} takes no Dask arrays; pass X.compute(), or a numpy.memmap of images on disk"
-        )
+    chunks = as_chunks(X)
     if sp.issparse(X) or isinstance(X, str | bytes | dict | set | Iterator):
         raise TypeError(
             f"{caller} takes an array of images {_LAYOUT}, or a list of them, not {type(X).__name__}"
         )
-    # Nested lists become an array; tensors stay where they are.
-    X = X if array_api_compat.is_array_api_obj(X) else np.asarray(X)
-    if X.ndim not in (3, 4):
+    # Nested lists become an array; tensors and what is on a cluster stay where they are.
+    if chunks is None and not array_api_compat.is_array_api_obj(X):
+        X = np.asarray(X)
+    X = X if chunks is None else chunks
+    ndim = len(X.shape)
+    if ndim not in (3, 4):
         remedy = "give a single image as X[None]"
-        if X.ndim == 2:
+        if ndim == 2:
             remedy += ", and reshape rows of pixels with X.reshape(-1, height, width)"
         raise ValueError(
             f"Expected images of shape {_LAYOUT}, got an array of shape {tuple(X.shape)} in {caller}; "
@@ -256,8 +285,20 @@ def _stacked(X: Any, caller: str) -> Images:
             f"{caller}."
         )
     _check_dtype(X)
+    if chunks is not None:
+        return _on_cluster(chunks.kept())
     images = _on_host_if_there(X)
-    return Images([Part(0, images if X.ndim == 4 else images[..., None])], X)
+    return Images([Part(0, images if ndim == 4 else images[..., None])], X)
+
+
+def _on_cluster(chunks: Chunks) -> Images:
+    """Return images on a cluster, with a part for every chunk."""
+    shape = chunks.row_shape if len(chunks.row_shape) == 3 else (*chunks.row_shape, 1)
+    parts = [
+        Part(int(start), RemoteImages(chunks.engine, handle, (n, *shape)))
+        for start, handle, n in zip(chunks.starts, chunks.handles, chunks.lengths, strict=True)
+    ]
+    return Images(parts, np.empty((0, 0), np.float32))
 
 
 def _listed(X: Any, caller: str) -> Images:
@@ -325,17 +366,22 @@ def _check_dtype(X: Array) -> None:
 
 def _check_finite(images: Images) -> None:
     """Refuse NaN and infinity; a walk over the images, in blocks, if they are floats."""
-    for part in images.parts:
-        first = part.cut(0, 1)
-        xp = namespace_of(first)
-        if not xp.isdtype(first.dtype, "real floating"):
-            continue  # integers are always finite
-        # A sixteenth of the memory budget for the pixels, counted as float64; the mask is smaller still.
-        size = max(1, get_config()["memory"] // (16 * 8 * int(np.prod(part.shape))))
-        for start in range(0, part.n_images, size):
-            block = part.cut(start, start + size)
-            if not bool(xp.all(xp.isfinite(block))):
-                kind = "NaN" if bool(xp.any(xp.isnan(block))) else "infinity"
-                raise ValueError(
-                    f"Input X contains {kind}, among the images from {part.start + start} on."
-                )
+    for found in for_parts(_not_finite, images.parts):
+        if found is not None:
+            kind, first = found
+            raise ValueError(f"Input X contains {kind}, among the images from {first} on.")
+
+
+def _not_finite(part: Part) -> tuple[str, int] | None:
+    """Return what is found and the first image of the block that it is in; None if all is finite."""
+    first = part.cut(0, 1)
+    xp = namespace_of(first)
+    if not xp.isdtype(first.dtype, "real floating"):
+        return None  # integers are always finite
+    # A sixteenth of the memory budget for the pixels, counted as float64; the mask is smaller still.
+    size = max(1, get_config()["memory"] // (16 * 8 * int(np.prod(part.shape))))
+    for start in range(0, part.n_images, size):
+        block = part.cut(start, start + size)
+        if not bool(xp.all(xp.isfinite(block))):
+            return "NaN" if bool(xp.any(xp.isnan(block))) else "infinity", part.start + start
+    return None

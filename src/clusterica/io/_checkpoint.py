@@ -15,12 +15,15 @@ import os
 import re
 import threading
 import time
+import weakref
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import array_api_compat
 import numpy as np
+import scipy.sparse
 
 from clusterica.arrays import seeds_needed, to_host, warn_user
 from clusterica.io._sealed import ModelFileError, read_sealed, write_sealed
@@ -30,6 +33,8 @@ from clusterica.optim import LoopResult, LoopState, Progress, Stored, recorder
 _FORMAT = "checkpoint 1"
 _DONE = re.compile(r"done-(\d{8})-(\d{8})\.safetensors")
 _RUNNING = re.compile(r"running-(\d{8})\.safetensors")
+# Bytes of the data that are read at a time for its checksum; they are copied.
+_CHECKED_BYTES = 2**22
 _ANY_RUNNING = re.compile(r"(?:damaged-)?running-(\d{8})\.safetensors")
 
 
@@ -115,6 +120,7 @@ class _Keeper:
     def __init__(self, folder: Path, every: float) -> None:
         self._folder, self._every = folder, every
         self._thread = threading.get_ident()
+        self._checksum = _Checksums()
         self._n_loops = 0  # that have started
         self._inside = False  # a loop
         self._written = time.monotonic()
@@ -146,7 +152,8 @@ class _Keeper:
         pack, unpack = stored or (_same, _same)
         number = self._n_loops
         self._n_loops += 1
-        mark = _fingerprint(start._replace(params=pack(start.params)), progress, limits)
+        begin = start._replace(params=pack(start.params))
+        mark = _fingerprint(begin, progress, limits, self._checksum)
         found = self._find(number, mark, progress)
         if found is not None:
             try:
@@ -274,8 +281,43 @@ def _read_records(path: Path) -> list[_Record]:
         raise ModelFileError(f"{path} is no checkpoint: {error!r:.80}") from error
 
 
-def _fingerprint(start: LoopState, progress: Progress | None, limits: tuple[int, float]) -> str:
-    """Return a hash of what decides how a loop goes: its start, its estimator, and a sample of the data."""
+class _Checksums:
+    """Checksums of the data of a run, each computed once: a fit may have many loops."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[weakref.ref[Any], int]] = {}
+
+    def __call__(self, value: Any) -> int | None:
+        """Return the CRC-32 of a table in memory; None for all else, such as a Dask array."""
+        known = self._known.get(id(value))
+        if known is not None and known[0]() is value:  # ids are used again
+            return known[1]
+        if scipy.sparse.issparse(value):
+            parts = [value.data, *value.nonzero()]
+        elif array_api_compat.is_torch_array(value) or isinstance(value, np.ndarray):
+            parts = [value]
+        elif hasattr(value, "columns") and hasattr(value, "__array__"):  # a data frame
+            parts = [np.asarray(value)]
+        else:
+            return None
+        found = 0
+        for part in parts:
+            rows = max(1, _CHECKED_BYTES // max(1, to_host(part[:1]).nbytes))
+            for start in range(0, len(part), rows):
+                block = to_host(part[start : start + rows])
+                text = repr(block.tolist()).encode() if block.dtype.hasobject else block.tobytes()
+                found = zlib.crc32(text, found)
+        self._known[id(value)] = weakref.ref(value), found
+        return found
+
+
+def _fingerprint(
+    start: LoopState,
+    progress: Progress | None,
+    limits: tuple[int, float],
+    checksum: Callable[[Any], int | None],
+) -> str:
+    """Return a hash of what decides how a loop goes: its start, its estimator and the data."""
     import clusterica
 
     writer, owner = Writer(), None if progress is None else progress.estimator
@@ -291,13 +333,11 @@ def _fingerprint(start: LoopState, progress: Progress | None, limits: tuple[int,
         except TypeError:  # a function, or a custom estimator: its name must do
             known[f"parameter {name}"] = getattr(value, "__qualname__", type(value).__qualname__)
     for name, value in {} if progress is None else progress.data.items():
-        known[name] = [type(value).__qualname__, str(getattr(value, "shape", None))]
-        if isinstance(value, np.ndarray) or array_api_compat.is_torch_array(value):
-            # 64 rows: the start of most loops depends on all of them already.
-            rows = np.unique(np.linspace(0, len(value) - 1, 64).astype(np.intp))
-            sample = np.ascontiguousarray(to_host(value[rows]))
-            if sample.dtype.kind in "biufU":
-                writer.write(sample, name)
+        known[name] = [
+            type(value).__qualname__,
+            str(getattr(value, "shape", None)),
+            checksum(value),
+        ]
     digest = hashlib.sha256(json.dumps(known, sort_keys=True).encode())
     for name, array in sorted(writer.arrays.items()):
         digest.update(f"{name} {array.dtype.str} {array.shape}".encode())

@@ -15,6 +15,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from clusterica.arrays import (
+    AccuracyMixin,
     Array,
     Interval,
     Rows,
@@ -79,7 +80,7 @@ def _chooses_strength(classifier: LinearClassifier) -> bool:
     return True
 
 
-class LinearClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
+class LinearClassifier(AccuracyMixin, CallbackSupportMixin, ClassifierMixin, BaseEstimator):
     """Base of the linear classifiers; a subclass defines the loss and the parameter of its strength.
 
     The strength is the C of :class:`clusterica.linear._problem.Task`, the weight of the mean loss relative to
@@ -240,23 +241,6 @@ class LinearClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         if self.temperature_ is None:  # "auto" was set after fit
             raise NotFittedError(f"{type(self).__name__} was fitted without 'auto'; call fit again")
         return probabilities(self.decision_function(X), self.temperature_)
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the accuracy: the share of rows whose class is predicted.
-
-        Parameters
-        ----------
-        X : as in fit, (n_samples, n_features)
-            The features.
-        y : array-like or tensor of shape (n_samples,)
-            The true classes.
-        sample_weight : array-like of shape (n_samples,), optional
-            Weight of each row.
-        """
-        predicted = to_host(self.predict(X))
-        classes, codes = check_labels(self, y, len(predicted))
-        weights = None if sample_weight is None else to_host(sample_weight)
-        return float(np.average(predicted == classes[codes], weights=weights))
 
     def _class_weighted(self, weights: HostArray, codes: HostArray) -> tuple[HostArray, float]:
         """Return weights times class weights, divided by the largest, and their sum before division."""

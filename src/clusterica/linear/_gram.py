@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.linalg
 
-from clusterica.arrays import Array, Place, namespace_of, one_blas_thread, to_host
+from clusterica.arrays import Array, Place, engine_name, namespace_of, one_blas_thread, to_host
 from clusterica.linear._held_out import every_fifth
 from clusterica.ops.margin import winners
 
@@ -156,8 +156,15 @@ class GramProblem:
         return None if inverse is None else inverse @ (some.T @ Place(C).put(self.Y[rows]))
 
 
+def here(values: Array) -> Array:
+    """Return what is computed of a Dask array as NumPy; other arrays as they are, on their device."""
+    return values if engine_name(values) is None else to_host(values)
+
+
 def take(X: Array, rows: np.ndarray) -> Array:
-    """Return some rows of an array or tensor."""
+    """Return some rows of an array, tensor or Dask array."""
+    if engine_name(X) is not None:
+        return X[rows]
     return namespace_of(X).take(X, Place(X).put(rows), axis=0)
 
 

@@ -20,16 +20,21 @@ from clusterica.arrays import (
     Interval,
     Place,
     StrOptions,
+    as_chunks,
     as_generator,
     as_rows,
     check_labels,
+    check_not_masked,
     check_rows,
     check_scale,
+    engine_name,
     fit_context,
+    map_chunks,
     namespace_of,
     to_host,
+    working_dtype,
 )
-from clusterica.linear._gram import Gram, GramProblem, check_block, energies, rbf, take, wide
+from clusterica.linear._gram import Gram, GramProblem, check_block, energies, here, rbf, take, wide
 from clusterica.linear._held_out import fit_temperature, probabilities
 from clusterica.ops.margin import winners
 
@@ -144,7 +149,8 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array of shape (n_samples, n_features), or what ``features`` takes
-            The data: NumPy array or tensor. The work is done where the blocks of features are.
+            The data: NumPy array, tensor or Dask array. The work is done where the blocks of features are;
+            of a Dask array the products of rows are fetched, and the rows in ``X_fit_``.
         y : array-like of shape (n_samples,)
             Labels.
 
@@ -205,6 +211,11 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self, "dual_coef_")
         X = self._checked(X, reset=False)
+        chunks = as_chunks(X)
+        if chunks is not None:
+            n_classes = len(self.classes_)
+            like = np.empty((1,) if n_classes == 2 else (1, n_classes))
+            return map_chunks(_decisions_of, chunks, self, like=like)
         # Summed over the blocks of features, of which only one is in memory.
         decisions: Any = 0.0
         if self.kernel == "linear":
@@ -259,21 +270,25 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
         if self.features is not None:
             # Only the function itself can check what it takes.
             return X if hasattr(X, "shape") else np.asarray(X)
-        if array_api_compat.is_torch_array(X):
-            check_rows(self, X, reset=reset, min_rows=2 if reset else 1)
-            return X if "float" in str(X.dtype) else X.double()
-        X = validate_data(
-            self,
-            X,
-            reset=reset,
-            dtype=[np.float64, np.float32],
-            ensure_min_samples=2 if reset else 1,
-        )
+        least = 2 if reset else 1
+        if array_api_compat.is_torch_array(X) or engine_name(X) is not None:
+            check_rows(self, X, reset=reset, min_rows=least)
+            xp = namespace_of(X)
+            return xp.astype(X, getattr(xp, working_dtype(X.dtype).name), copy=False)
+        check_not_masked(X)
+        X = validate_data(self, X, reset=reset, ensure_min_samples=least)
+        # Contiguous, so that the order of sums, and so the last bits, do not depend on the layout.
+        X = np.ascontiguousarray(X, working_dtype(X.dtype))
         check_scale(as_rows(X))
         return X
 
     def _raw_blocks(self, X: Any) -> Iterator[Array]:
-        """Yield blocks of features as they come."""
+        """Yield blocks of features as they come; on a cluster they stay there until the next one."""
+        for F in self._given_blocks(X):
+            chunks = as_chunks(F)
+            yield F if chunks is None else map_chunks(_same, chunks, like=F[:1], keep=True)
+
+    def _given_blocks(self, X: Any) -> Iterator[Array]:
         if self.features is not None:
             yield from self.features(X)
             return
@@ -301,19 +316,20 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
             if products is None:
                 chosen = self._landmarks(len(X), Place(F).memory)
             xp = namespace_of(F)
-            mean, deviation = xp.mean(F, axis=0), xp.std(F, axis=0)
+            mean, deviation = here(xp.mean(F, axis=0)), here(xp.std(F, axis=0))
+            xp = namespace_of(mean)
             # A constant feature has no scale: it stays 0.
             scale = xp.where(deviation > 0, 1 / xp.where(deviation > 0, deviation, 1.0), 0.0)
             self._standards.append((to_host(mean), to_host(scale)))
             Z = (F - mean) * scale if self.standardize else F
             others = Z if chosen is None else take(Z, chosen)
             # The features may be float32; sums over blocks are float64.
-            part = wide(Z @ others.T)
+            part = here(wide(Z @ others.T))
             if products is None:
                 products = part
             else:
                 products += part
-            squares = squares + energies(Z)
+            squares = squares + here(energies(Z))
         if products is None:
             raise ValueError("features(X) gave no block; it must give at least one")
         return Gram(products, squares), chosen
@@ -337,8 +353,8 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
         if needed(n_landmarks) > budget:
             remedy = "lower n_landmarks" if n_landmarks < n else "set n_landmarks"
             raise ValueError(
-                f"{n} rows need about {needed(n_landmarks) / 2**30:.1f} GiB for products of rows, over the "
-                f"memory budget of {budget / 2**30:.1f} GiB; raise it with "
+                f"{n} rows need about {needed(n_landmarks) / 2**20:.4g} MiB for products of rows, over the "
+                f"memory budget of {budget / 2**20:.4g} MiB; raise it with "
                 f"clusterica.config_context(memory=...), or {remedy}"
             )
         if n_landmarks == n:
@@ -350,15 +366,23 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
         """Keep weights of features, or the rows that new ones are compared with."""
         # New rows are compared with the landmarks only.
         if chosen is not None:
-            X = X[chosen] if isinstance(X, np.ndarray) else X[Place(X).put(chosen)]
+            X = take(X, chosen)
         if self.kernel == "linear":
             # Weights of the features take the place of the rows: predictions need no training data.
             self.coef_ = []
             for F in self._blocks(X):
                 xp = namespace_of(F)
-                self.coef_.append(xp.astype(wide(F.T) @ self.dual_coef_, F.dtype))
+                self.coef_.append(here(xp.astype(wide(F.T) @ self.dual_coef_, F.dtype)))
             self.kept_nbytes_ = sum(to_host(W).nbytes for W in self.coef_)
         else:
-            self.X_fit_ = X
+            self.X_fit_ = here(X)
             self.kept_nbytes_ = int(np.prod(X.shape)) * to_host(X[:1]).itemsize
             self.kept_nbytes_ += to_host(self.dual_coef_).nbytes
+
+
+def _same(chunk: Array) -> Array:
+    return chunk
+
+
+def _decisions_of(chunk: Array, model: KernelRidgeClassifier) -> Array:
+    return to_host(model.decision_function(chunk))

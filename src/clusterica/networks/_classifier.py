@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from numbers import Integral
 from typing import Any, ClassVar, Self
@@ -48,7 +49,73 @@ class FeatureBlocks(BaseEstimator):
             yield network.transform(X)
 
 
-class ImageClassifier(ClassifierMixin, BaseEstimator):
+class BaseImageClassifier(ClassifierMixin, BaseEstimator, ABC):
+    """What image classifiers share: features are learned without labels, then a classifier with them."""
+
+    temperature_: float
+
+    @fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X: Any, y: Any, *, unlabeled: Any = None) -> Self:
+        """Learn the features and the classifier.
+
+        Parameters
+        ----------
+        X : array of shape (n, height, width) or (n, height, width, channels)
+            Images of one size. NumPy array or tensor.
+        y : array-like of shape (n,)
+            Labels.
+        unlabeled : array of images, default=None
+            Images to learn the networks from; those in X if None.
+
+        Returns
+        -------
+        self
+        """
+        X = as_array(X)
+        check_two_classes(self, y, len(X))  # before the time that features take
+        if unlabeled is not None:
+            check_same_size(unlabeled, X)
+        return self.learn(X if unlabeled is None else unlabeled).fit_classifier(X, y)
+
+    @abstractmethod
+    def learn(self, X: Any) -> Self:
+        """Learn the networks, the part of fit that needs no labels."""
+
+    @abstractmethod
+    def fit_classifier(self, X: Any, y: Any) -> Self:
+        """Train the classifier on networks that are already learned, for new labels or images."""
+
+    @abstractmethod
+    def decision_function(self, X: Any) -> Array:
+        """Return the decisions: positive for the second of two classes, or one column for each class."""
+
+    def predict_proba(self, X: Any) -> Array:
+        """Return the probabilities of the classes.
+
+        They are the softmax of the decisions (for two classes the sigmoid of the one decision) divided by
+        ``temperature_``.
+
+        Parameters
+        ----------
+        X : as in fit
+            Images of the size of those in fit.
+
+        Returns
+        -------
+        probabilities : array of shape (n, n_classes)
+            In the order of ``classes_``.
+        """
+        return probabilities(self.decision_function(X), self.temperature_)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        # scikit-learn then skips its checks with tables, which the tests replace by checks with images.
+        tags.input_tags.two_d_array = False
+        tags.input_tags.three_d_array = True
+        return tags
+
+
+class ImageClassifier(BaseImageClassifier):
     """A classifier of images on the features of networks, which are learned without labels.
 
     fit learns every network, chooses settings of the features on images that a trial classifier does not
@@ -129,29 +196,6 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         self.tune = tune
         self.n_tune = n_tune
         self.random_state = random_state
-
-    @fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X: Any, y: Any, *, unlabeled: Any = None) -> Self:
-        """Learn the features and the classifier.
-
-        Parameters
-        ----------
-        X : array of shape (n, height, width) or (n, height, width, channels)
-            Images of one size. NumPy array or tensor.
-        y : array-like of shape (n,)
-            Labels.
-        unlabeled : array of images, default=None
-            Images to learn the networks from; those in X if None.
-
-        Returns
-        -------
-        self : ImageClassifier
-        """
-        X = as_array(X)
-        check_two_classes(self, y, len(X))  # before the time that features take
-        if unlabeled is not None:
-            check_same_size(unlabeled, X)
-        return self.learn(X if unlabeled is None else unlabeled).fit_classifier(X, y)
 
     def learn(self, X: Any) -> Self:
         """Learn the networks, the part of fit that needs no labels.
@@ -257,24 +301,6 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self, "classifier_")
         return np.asarray(to_host(self.classifier_.predict(self._input(X))))
 
-    def predict_proba(self, X: Any) -> Array:
-        """Return the probabilities of the classes.
-
-        They are the softmax of the decisions (for two classes the sigmoid of the one decision) divided by
-        ``temperature_``.
-
-        Parameters
-        ----------
-        X : as in fit
-            Images of the size of those in fit.
-
-        Returns
-        -------
-        probabilities : array of shape (n, n_classes)
-            In the order of ``classes_``.
-        """
-        return probabilities(self.decision_function(X), self.temperature_)
-
     def _set(self, name: str, value: Any) -> None:
         for network in self.networks_:
             network.set_params(**{name: value})
@@ -322,13 +348,6 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
             return X
         parts = [network.transform(X) for network in self.networks_]
         return parts[0] if len(parts) == 1 else namespace_of(*parts).concat(parts, axis=1)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        # scikit-learn then skips its checks with tables, which the tests replace by checks with images.
-        tags.input_tags.two_d_array = False
-        tags.input_tags.three_d_array = True
-        return tags
 
 
 def accuracy(decisions: np.ndarray, codes: np.ndarray) -> float:

@@ -6,22 +6,22 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from clusterica.arrays import as_generator, fit_context, to_host
-from clusterica.linear import fit_temperature, probabilities
+from clusterica.arrays import as_generator, to_host
+from clusterica.linear import fit_temperature
 from clusterica.networks._classifier import (
+    BaseImageClassifier,
     ImageClassifier,
     accuracy,
     as_array,
-    check_same_size,
     check_two_classes,
 )
 from clusterica.ops.margin import winners
 
 
-class Committee(ClassifierMixin, BaseEstimator):
+class Committee(BaseImageClassifier):
     """The weighted sum of the decisions of several image classifiers.
 
     Classifiers on different patch sizes, layers or seeds make different errors. The weights are those with
@@ -81,25 +81,6 @@ class Committee(ClassifierMixin, BaseEstimator):
     def __init__(self, members: Sequence[ImageClassifier], *, random_state: Any = None) -> None:
         self.members = members
         self.random_state = random_state
-
-    @fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X: Any, y: Any, *, unlabeled: Any = None) -> Self:
-        """Fit the members and choose their weights.
-
-        Parameters
-        ----------
-        X, y, unlabeled : as in ImageClassifier.fit
-            Images, labels, and images to learn features from.
-
-        Returns
-        -------
-        self : Committee
-        """
-        X = as_array(X)
-        check_two_classes(self, y, len(X))  # before the time that features take
-        if unlabeled is not None:
-            check_same_size(unlabeled, X)
-        return self.learn(X if unlabeled is None else unlabeled).fit_classifier(X, y)
 
     def learn(self, X: Any) -> Self:
         """Learn the networks of all members, the part of fit that needs no labels.
@@ -208,28 +189,3 @@ class Committee(ClassifierMixin, BaseEstimator):
         """
         decisions = self.decision_function(X)
         return np.asarray(self.classes_[winners(decisions.reshape(len(decisions), -1))])
-
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Return the probabilities of the classes.
-
-        They are the softmax of the decisions (for two classes the sigmoid of the one decision) divided by
-        ``temperature_``.
-
-        Parameters
-        ----------
-        X : as in fit
-            Images of the size of those in fit.
-
-        Returns
-        -------
-        probabilities : ndarray of shape (n, n_classes)
-            In the order of ``classes_``.
-        """
-        return np.asarray(probabilities(self.decision_function(X), self.temperature_))
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        # scikit-learn then skips its checks with tables, which the tests replace by checks with images.
-        tags.input_tags.two_d_array = False
-        tags.input_tags.three_d_array = True
-        return tags

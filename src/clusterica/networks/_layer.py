@@ -11,7 +11,15 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
-from clusterica.arrays import Array, Interval, StrOptions, as_generator, fit_context, namespace_of
+from clusterica.arrays import (
+    Array,
+    Interval,
+    StrOptions,
+    as_generator,
+    engine_name,
+    fit_context,
+    namespace_of,
+)
 from clusterica.images import ImageFeatures
 from clusterica.networks._groups import DependencyGroups
 from clusterica.optim import Progress
@@ -244,8 +252,8 @@ def _of_group(X: Any, group: np.ndarray) -> Any:
 
 
 def take(X: Any, chosen: np.ndarray, *, axis: int = 0) -> Any:
-    """Return some entries of an axis of an array, memory map or tensor, where it is."""
-    if isinstance(X, np.ndarray):
-        return np.take(X, chosen, axis=axis)
+    """Return some entries of an axis of an array, memory map, tensor or Dask array, where it is."""
     xp = namespace_of(X)
+    if isinstance(X, np.ndarray) or engine_name(X) is not None:
+        return xp.take(X, chosen, axis=axis)
     return xp.take(X, xp.asarray(chosen, device=X.device), axis=axis)

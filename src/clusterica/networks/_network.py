@@ -24,8 +24,11 @@ from clusterica.arrays import (
     Interval,
     Place,
     StrOptions,
+    as_chunks,
     as_generator,
+    engine_name,
     fit_context,
+    map_chunks,
     namespace_of,
 )
 from clusterica.networks._layer import Layer, take
@@ -128,7 +131,7 @@ class FeatureNetwork(
         Parameters
         ----------
         X : array of shape (n, height, width), (n, height, width, channels) or (n, n_features)
-            Images of one size, or rows without geometry. NumPy array, memory map or tensor.
+            Images of one size, or rows without geometry. NumPy array, memory map, tensor or Dask array.
         y : ignored
 
         Returns
@@ -201,7 +204,7 @@ class FeatureNetwork(
         Returns
         -------
         features : array of shape (n, n_features_out_), float32
-            Layer by layer, cell by cell; in the library and on the device of X.
+            Layer by layer, cell by cell; in the library and on the device of X, of a Dask array a lazy one.
         """
         check_is_fitted(self, "layers_")
         images = _as_images(X)
@@ -210,6 +213,10 @@ class FeatureNetwork(
                 f"images have shape {tuple(images.shape[1:])} and those in fit had {self.image_shape_}; "
                 "resize them"
             )
+        chunks = as_chunks(images)
+        if chunks is not None:
+            like = np.empty((1, self.n_features_out_), np.float32)
+            return map_chunks(_features_of, chunks, self, like=like)
         xp, place = namespace_of(images), Place(images)
         features = None
         # Block by block: the maps of all images together would not fit.
@@ -273,8 +280,10 @@ class FeatureNetwork(
         if not learned:
             return images
         height, width, n_maps = learned[-1].maps_shape_
+        on_cluster = engine_name(images) is not None
         down, across = (max(1, n - layer.patch_size + 1) for n in (height, width))
-        place, per_image = Place(images), 4 * height * width * n_maps
+        place = Place(None if on_cluster else images)
+        per_image = 4 * height * width * n_maps
         # Half of the positions of an image: neighbouring patches overlap, and have much the same information.
         n_images = min(len(images), -(-2 * layer.n_patches // (down * across)))
         if not place.on_host:
@@ -282,6 +291,11 @@ class FeatureNetwork(
             # it.
             n_images = max(1, min(n_images, 4 * place.memory // per_image))
         chosen = np.sort(rng.choice(len(images), size=n_images, replace=False))
+        some = images if n_images == len(images) else take(images, chosen)
+        chunks = as_chunks(some)
+        if chunks is not None:
+            like = np.empty((1, height, width, n_maps), np.float32)
+            return map_chunks(_last_maps, chunks, learned, like=like, keep=True)
         shape, needed = (n_images, height, width, n_maps), n_images * per_image
         maps: Any
         if not place.on_host:
@@ -299,9 +313,8 @@ class FeatureNetwork(
                 )
             # On disk, where the patches of the next layer are drawn from as from memory.
             maps = np.lib.format.open_memmap(folder / "maps.npy", "w+", np.float32, shape)
-        some = images if n_images == len(images) else take(images, chosen)
         for start, stop in self._cuts(some, learned):
-            maps[start:stop, ...] = _maps(some[start:stop, ...], learned)[-1]
+            maps[start:stop, ...] = _last_maps(some[start:stop, ...], learned)
         return maps
 
     def _cuts(self, images: Any, layers: list[Layer]) -> Iterator[tuple[int, int]]:
@@ -344,3 +357,11 @@ def _maps(images: Any, layers: list[Layer]) -> list[Array]:
     for layer in layers:
         maps.append(layer.transform(maps[-1] if maps else images))
     return maps
+
+
+def _last_maps(images: Any, layers: list[Layer]) -> Array:
+    return _maps(images, layers)[-1]
+
+
+def _features_of(images: Array, network: FeatureNetwork) -> Array:
+    return network.transform(images)

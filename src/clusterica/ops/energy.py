@@ -64,7 +64,9 @@ class PairSums(NamedTuple):
     uv3: Array
 
 
-@working_memory(lambda row, mean, scale, seeds: row.itemsize * 3 * (row.n_features + len(seeds)))
+@working_memory(
+    lambda row, mean, scale, seeds: row.itemsize * 3 * (row.n_features + seeds.shape[0])
+)
 def pair_sums(X: Array, mean: Array, scale: Array, seeds: Array) -> PairSums:
     """Return the sums over the rows of a block, of inputs scaled to unit variance."""
     xp = namespace_of(X)

@@ -8,9 +8,10 @@ likelihood with any.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
-from clusterica.arrays import Array, in_tiles, namespace_of, working_memory
+from clusterica.arrays import Array, gpu_twin, in_tiles, namespace_of, working_memory
 from clusterica.ops.linalg import project
 
 # In units of the standard deviation of a source. By the asymptotic variance of the estimate (see
@@ -19,6 +20,13 @@ from clusterica.ops.linalg import project
 # triangular, two-valued); a single one loses on some: 0.1 on light tails by 40 times, 1 on light tails
 # by 1.2 times.
 WIDTHS = (1.0, 0.1)
+
+
+def _score_sums_on_gpu() -> Callable[..., Any]:
+    # Triton is imported when the twin is first used.
+    from clusterica.ops.gpu.score import score_sums
+
+    return score_sums
 
 
 class ScoreSums(NamedTuple):
@@ -38,6 +46,7 @@ class ScoreSums(NamedTuple):
     """Sum of y_i y_j, shape (n_components, n_components)."""
 
 
+@gpu_twin(_score_sums_on_gpu)
 @working_memory(lambda row, B, mean: (row.n_features + 7 * B.shape[0]) * row.itemsize)
 # Twice the width, since about ten arrays of it are there at once.
 @in_tiles(lambda X, B, mean: 2 * max(B.shape))

@@ -9,12 +9,6 @@ import numpy as np
 
 from clusterica.cluster import near_empty
 
-# Mean variance after whitening, of λ / (λ + eps). Patches of photographs and digits have .39 to .78 at the
-# eps of Coates & Ng, .15 to .38 at ten times that, and .04 to .08 at a hundred times.
-LEAST_WHITE = 0.1
-# Ratio of the largest to the smallest variance that whitening makes equal. Grey patches of photographs have
-# 80 to 1,400 without any eps; colour patches 500 at eps=0.1, and 44,000 without it, where filters are noise.
-MOST_AMPLIFIED = 1e4
 # Excess kurtosis of a source that K-means can find: 0 is Gaussian, 1.2 logistic, 3 Laplace.
 # That of 20,000 Gaussian values has a standard deviation of .035. Filters of 3 x 3 and 4 x 4 pixels of
 # digits, which classify well, have medians of 0.2 and 0.4.
@@ -117,13 +111,17 @@ def _on_spectrum(spectrum: dict[str, Any] | None) -> Iterator[str]:
     # Smaller ones are rounding errors, such as that of the mean of a patch.
     values = values[values > 1e-6 * values.max()]
     white = float(np.mean(values / (values + eps)))
-    if white < LEAST_WHITE:
+    # Patches of photographs and digits have .39 to .78 at the eps of Coates & Ng, .15 to .38 at ten times
+    # that, and .04 to .08 at a hundred times.
+    if white < 0.1:
         # At a tenth of the median, half of the directions keep ten elevenths of unit variance and more.
         yield (
             f"the eps of the whitening, {eps:.3g}, is large, and leaves {100 * white:.1f} % of unit variance "
             f"on average: lower it to about {np.median(values) / 10:.1g}."
         )
-    elif values.max() > MOST_AMPLIFIED * (values.min() + eps):
+    # Grey patches of photographs have a ratio of 80 to 1,400 without any eps; colour patches 500 at eps=0.1,
+    # and 44,000 without it, where filters are noise.
+    elif values.max() > 1e4 * (values.min() + eps):
         yield (
             f"the eps of the whitening, {eps:.3g}, is small, and directions with almost no variance are "
             f"amplified {np.sqrt(values.max() / (values.min() + eps)):,.0f} times as much as others: raise "

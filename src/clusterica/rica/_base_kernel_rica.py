@@ -29,7 +29,7 @@ from clusterica.kernels import KERNEL_NAMES, Gaussian, basis_gamma, make_kernel
 from clusterica.ops.discrimination import Discrimination
 from clusterica.ops.kernel_rica import Model, codes, reached
 from clusterica.ops.kernels import DEAD, MUCH_DEAD, scale_rows
-from clusterica.optim import fit_progress
+from clusterica.optim import Progress, fit_progress
 from clusterica.rica._kernel_descent import OPTIMIZERS, KernelMinimum, KernelProblem, descend
 from clusterica.rica._labels import BasisLabels
 
@@ -88,33 +88,9 @@ class BaseKernelRICA(
         """Learn K basis vectors; with labels, given the discrimination term and its strength."""
         penalty = make_penalty(self.penalty, self.pooling, n_codes=K)
         rng = as_generator(self.random_state)
-        n_parts = 1 if labels is None else len(labels.classes)
-        progress = fit_progress(self, n_parts + 1, X=X, y=y)
-        chosen, parts = _sample(rows, K, labels, rng)
-        # The start, the width of the kernel and its reach all look at the rows as the kernel sees them.
-        sample = scale_rows(rows.take(chosen), normalize=self.normalize)
-        # A single basis vector has no other to be unlike, and gets the median.
-        by_basis = (
-            K > 1
-            and self.gamma == "basis"
-            and isinstance(self.kernel, str)
-            and self.kernel == "rbf"
-        )
-        if not by_basis:
-            gamma = "median" if self.gamma == "basis" else self.gamma
-            # Before the start, so that a kernel that is wrong costs no time.
-            self.kernel_ = make_kernel(self.kernel, gamma=gamma, rows=sample, rng=rng)
-        # The basis is ordered by class: the discrimination term counts on it.
-        start = np.concatenate(
-            [
-                kmeans_start(rows, sample[part], K // n_parts, rng=rng, progress=progress)
-                for part in parts
-            ]
-        )
-        if by_basis:
-            self.kernel_ = Gaussian(basis_gamma(start))
-        # Only the Gaussian kernel has a width to advise on.
-        self.gamma_ = self.kernel_.gamma if isinstance(self.kernel_, Gaussian) else None
+        # One task for the K-means of every class, and one for the descent.
+        progress = fit_progress(self, 2 if labels is None else len(labels.classes) + 1, X=X, y=y)
+        sample, start = self._start(rows, K, labels, rng, progress)
         term, strength = (None, 0.0) if discrimination is None else discrimination
         # Unit weights, until the terms of the start are known.
         model = Model(
@@ -154,6 +130,54 @@ class BaseKernelRICA(
         self._set_fitted(rows, found, sample)
         self._warn_if_dead(rows, start, model.strength)
         progress.end()
+
+    def _start(
+        self,
+        rows: Rows,
+        K: int,
+        labels: BasisLabels | None,
+        rng: np.random.Generator,
+        progress: Progress,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Set the kernel; return a sample of the rows as the kernel sees them, and K-means centres of it."""
+        # 100 rows for each basis vector, 20,000 at least: a start need not be exact.
+        most = max(20_000, 100 * K)
+        if labels is None:
+            picked = [rng.choice(rows.n_rows, size=min(most, rows.n_rows), replace=False)]
+        else:
+            # Equal numbers of rows of every class: a rare class has as many basis vectors as the others.
+            per_class = -(-most // len(labels.classes))
+            picked = [
+                rng.choice(own, size=min(len(own), per_class), replace=False)
+                for own in labels.rows_by_class()
+            ]
+        # Rows are read in order, once; the classes are found again by their places in that order.
+        chosen = np.sort(np.concatenate(picked))
+        sample = scale_rows(rows.take(chosen), normalize=self.normalize)
+        # A single basis vector has no other to be unlike, and gets the median.
+        is_rbf = isinstance(self.kernel, str) and self.kernel == "rbf"
+        by_basis = K > 1 and self.gamma == "basis" and is_rbf
+        if not by_basis:
+            gamma = "median" if self.gamma == "basis" else self.gamma
+            # Before the start, so that a kernel that is wrong costs no time.
+            self.kernel_ = make_kernel(self.kernel, gamma=gamma, rows=sample, rng=rng)
+        # The basis is ordered by class: the discrimination term counts on it.
+        start = [
+            kmeans_start(
+                rows,
+                # Without labels in the order of the rows; with them in that of the draw.
+                sample if labels is None else sample[np.searchsorted(chosen, part)],
+                K // len(picked),
+                rng=rng,
+                progress=progress,
+            )
+            for part in picked
+        ]
+        if by_basis:
+            self.kernel_ = Gaussian(basis_gamma(np.concatenate(start)))
+        # Only the Gaussian kernel has a width to advise on.
+        self.gamma_ = self.kernel_.gamma if isinstance(self.kernel_, Gaussian) else None
+        return sample, np.concatenate(start)
 
     def transform(self, X: Any) -> Array:
         """Return the codes ``k(w, x)`` of the rows, by default at unit length.
@@ -253,22 +277,3 @@ def _weighted(
     return problem.model._replace(
         sparsity=weight(sparsity, "penalty"), strength=weight(strength, "discrimination")
     )
-
-
-def _sample(
-    rows: Rows, K: int, labels: BasisLabels | None, rng: np.random.Generator
-) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Return which rows the start looks at, in order, and where among them those of each class are."""
-    # 100 rows for each basis vector, 20,000 at least: a start need not be exact.
-    most = max(20_000, 100 * K)
-    if labels is None:
-        chosen = rng.choice(rows.n_rows, size=min(most, rows.n_rows), replace=False)
-        return np.sort(chosen), [np.arange(len(chosen))]
-    picked = []
-    for own in labels.rows_by_class():
-        size = min(len(own), -(-most // len(labels.classes)))
-        # Equal numbers of rows of every class: a rare class has as many basis vectors as the others.
-        picked.append(rng.choice(own, size=size, replace=False))
-    # Rows are read in order, once; the classes are found again by their places in that order.
-    chosen = np.sort(np.concatenate(picked))
-    return chosen, [np.searchsorted(chosen, part) for part in picked]

@@ -44,9 +44,6 @@ from clusterica.ops.cpu.avx512 import (
 )
 from clusterica.ops.cpu.compiling import compiled, inlined
 
-# The words of the rows of a tile stay in the second cache, while those of the centres pass by.
-_TILE_BYTES = 2**16
-_MOST_TILE_ROWS = 8 * PANEL_ROWS
 _MOST_FEATURES, _MOST_CENTERS = 2**14, 2**15  # keep the relative errors in the margin small
 # The share of open rows from which the float32 step alone is faster.
 _MOST_OPEN = 0.25
@@ -87,8 +84,10 @@ def screen(
     """Assign rows and add them to the sums and counts as the float32 step does, but leave some open."""
     panels = _make_panels(C, step.bias, step.rule.ignores_sign)
     is_open = np.zeros(X.shape[0], np.bool_)
-    size = _TILE_BYTES // (2 * X.shape[1]) // PANEL_ROWS * PANEL_ROWS
-    size = int(np.clip(size, PANEL_ROWS, _MOST_TILE_ROWS))
+    # 64 KiB, at most eight panels: the words of the rows of a tile stay in the second cache, while those of
+    # the centres pass by.
+    size = 2**16 // (2 * X.shape[1]) // PANEL_ROWS * PANEL_ROWS
+    size = int(np.clip(size, PANEL_ROWS, 8 * PANEL_ROWS))
     stop, gain = _screen_tiles(X, C, shift, panels, size, _MOST_OPEN, *step, is_open)
     return Screened(stop, is_open[:stop], gain)
 

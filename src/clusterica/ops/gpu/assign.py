@@ -117,7 +117,7 @@ def _contiguous(X: Array, C: Array, shift: Array | None) -> tuple[Array, Array, 
 
 def _labels(X: Array, C: Array, shift: Array | None, rule: Rule, precision: str) -> Array:
     """Return the index of the best free centre of every row, int32."""
-    tiling = tiling_for(X.device, precision, X.shape[1], C.shape[0])
+    tiling = tiling_for(X.device, precision, X.shape[1])
     centers = round_centers(C, rule, precision, tiling)
     labels = torch.empty(X.shape[0], dtype=torch.int32, device=X.device)
     if precision != "screened":
@@ -133,7 +133,7 @@ def _labels(X: Array, C: Array, shift: Array | None, rule: Rule, precision: str)
     )  # fmt: skip
     left = torch.nonzero(other == nearest.OPEN.value)[:, 0]
     if len(left):
-        tiling = tiling_for(X.device, "float32", d, C.shape[0])
+        tiling = tiling_for(X.device, "float32", d)
         centers = round_centers(C, rule, "float32", tiling)
         launch_nearest(X, centers, shift, labels, labels, left, rule, "float32", tiling)
     return labels
@@ -188,8 +188,9 @@ def round_centers(C: Array, rule: Rule, precision: str, tiling: KernelTiling) ->
     padded = -(-k // tiling.centers) * tiling.centers
     bias = rule.center_bias(C)
     scaled, scaled_bias = C, bias
-    if precision in _HALVES:
-        # A power of two, on the device: no number is brought to the host.
+    # Unit centres are within the range of halves as they are; others are divided by a power of two.
+    if precision in _HALVES and not rule.unit_centers:
+        # On the device: no number is brought to the host.
         largest = torch.clamp(C.abs().amax(), min=2.0**-100)
         scale = torch.exp2(-torch.floor(torch.log2(largest)))
         scaled, scaled_bias = C * scale, bias * scale
@@ -226,9 +227,10 @@ def _sums(
     gains = torch.zeros(n_pieces, **wide)
     width = min(triton.next_power_of_2(d), 1024)
     chunks = triton.cdiv(d, width)
+    weights = weights.to(torch.float32)
     sums.piece_sums[(n_pieces, chunks)](
-        X, C, rule.center_bias(C), C if shift is None else shift, weights.to(torch.float32).contiguous(),
-        order, offsets, first_pieces, clusters, partial, counted, gains, d, X.stride(0), k,
+        X, C, rule.center_bias(C), C if shift is None else shift, weights, order,
+        offsets, first_pieces, clusters, partial, counted, gains, d, X.stride(0), weights.stride(0), k,
         PIECE=PIECE, BM=16, WIDTH=width, CODE=rule.code, SHIFTED=shift is not None,
         ONE_CHUNK=chunks == 1,
     )  # fmt: skip

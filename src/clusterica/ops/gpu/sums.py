@@ -73,7 +73,7 @@ def row_scores(
 @triton.jit
 def piece_sums(
     X, C, bias, shift, weights, order, offsets, first_pieces, clusters, sums, counts, gains, d,
-    stride, n_centers, PIECE: tl.constexpr, BM: tl.constexpr, WIDTH: tl.constexpr,
+    stride, weight_stride, n_centers, PIECE: tl.constexpr, BM: tl.constexpr, WIDTH: tl.constexpr,
     CODE: tl.constexpr, SHIFTED: tl.constexpr, ONE_CHUNK: tl.constexpr,
 ):  # fmt: skip
     """Sums over one piece of a cluster, for one chunk of features; counts of either sign, and the gain."""
@@ -95,7 +95,8 @@ def piece_sums(
             place = begin + tl.arange(0, BM)
             inside = place < stop
             rows = tl.load(order + place, mask=inside, other=0)
-            w = tl.load(weights + rows, mask=inside, other=0.0)
+            # One weight for all rows has a stride of 0.
+            w = tl.load(weights + rows * weight_stride, mask=inside, other=0.0)
             x = _features(X, shift, rows, inside, stride, d, chunk * WIDTH, WIDTH, SHIFTED)
             if ONE_CHUNK:
                 score, energy = tl.sum(x * c[None, :], axis=1), tl.sum(x * x, axis=1)

@@ -1,0 +1,137 @@
+"""Layouts and dtypes of arrays, weights, as many clusters as rows: right results, or errors that say why."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from sklearn.base import clone
+
+
+def rows(n=40, d=6):
+    rng = np.random.default_rng()
+    return rng.integers(-8, 9, size=(n, d)) + 20 * (np.arange(n)[:, None] % 3)
+
+
+def strided(X):
+    wide = np.full([2 * n for n in X.shape], 7, X.dtype)
+    every_second = (slice(None, None, 2),) * X.ndim
+    wide[every_second] = X
+    return wide[every_second]
+
+
+def backwards(X):
+    turn = (slice(None, None, -1),) * X.ndim
+    return X[turn].copy()[turn]
+
+
+def read_only(X):
+    X = X.copy()
+    X.flags.writeable = False
+    return X
+
+
+LAYOUTS = {
+    "Fortran order": np.asfortranarray,
+    "every second entry": strided,
+    "negative strides": backwards,
+    "read-only": read_only,
+    "other byte order": lambda X: X.astype(X.dtype.newbyteorder()),
+    "not masked": np.ma.masked_array,
+}
+# Every value is exact in the dtype that the work is done in.
+DTYPES = {
+    np.float16: np.float32,
+    np.int8: np.float32,
+    np.uint8: np.float32,
+    np.int32: np.float64,
+    np.int64: np.float64,
+}
+
+
+def assert_same(found, expected):
+    assert found.keys() == expected.keys()
+    for name, values in expected.items():
+        assert_array_equal(found[name], values, err_msg=name)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_layouts_do_not_matter(battery, layout):
+    X = battery.shaped(rows().astype(np.float64))
+    expected = battery.results(battery.fit(X), X)
+    Y = LAYOUTS[layout](X)
+    assert_same(battery.results(battery.fit(Y), Y), expected)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: dtype.__name__)
+def test_dtypes_do_not_matter(battery, dtype):
+    """Rows of small integers are worked on in float32, and others in float64, with the same result."""
+    X = battery.shaped(np.abs(rows()).astype(dtype))
+    Y = X.astype(DTYPES[dtype])
+    assert_same(battery.results(battery.fit(X), X), battery.results(battery.fit(Y), Y))
+
+
+def test_masked_entries_are_refused(battery):
+    X = battery.shaped(rows().astype(np.float64))
+    masked = np.ma.masked_array(X, mask=np.arange(X.size).reshape(X.shape) % 7 == 0)
+    with pytest.raises(ValueError, match="masked"):
+        battery.fit(masked)
+    fitted = battery.fit(X)
+    for method in ("transform", "predict"):
+        if hasattr(fitted, method):
+            with pytest.raises(ValueError, match="masked"):
+                getattr(fitted, method)(masked)
+
+
+WEIGHTS = {
+    "some zero": lambda n: np.arange(n) % 4.0,
+    "1e20": lambda n: np.full(n, 1e20),
+    "zero and 1e20": lambda n: np.where(np.arange(n) % 4, 1e20, 0.0),
+    "1 and 1e20": lambda n: np.where(np.arange(n) % 4, 1.0, 1e20),
+    "1e-20": lambda n: np.full(n, 1e-20),
+    "one row counts": lambda n: (np.arange(n) == 5) * 1.0,
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["float32", "float64"])
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_weights(weighted, checked, name, dtype):
+    X = weighted.shaped(rows().astype(dtype))
+    found = checked(weighted, X, sample_weight=WEIGHTS[name](len(X)))
+    # One row makes one cluster and one class; all other weights leave enough.
+    assert found is not None or name == "one row counts"
+
+
+SIZES = (
+    "n_clusters",
+    "n_components",
+    "n_axes",
+    "n_components_per_class",
+    "n_filters",
+    "n_neighbors",
+)
+
+
+@pytest.mark.parametrize("n", [3, 8])
+def test_as_many_as_rows(battery, checked, n):
+    """As many clusters, components or atoms as rows."""
+    size = next((s for s in SIZES if s in battery.make(6).get_params()), None)
+    if size is None or (size == "n_neighbors" and n > 5):
+        pytest.skip("has no size, or no larger one")
+    make = battery.make
+    X = battery.shaped(np.random.default_rng().laplace(size=(n, 6)))
+    found = checked(battery, X, make=lambda d: clone(make(d)).set_params(**{size: n}))
+    if battery.name == "KMeans" and found is not None:
+        assert found[".inertia_"] == 0
+        assert len(set(found["predict"].tolist())) == n
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["float32", "float64"])
+@pytest.mark.parametrize("n", [1, 3])
+def test_skewed_sizes(battery, checked, n, dtype):
+    """Hundreds of rows in one place, and a few far away."""
+    rng = np.random.default_rng()
+    X = np.concatenate([rng.normal(size=(300, 6)), rng.normal(size=(n, 6)) + 50])
+    X = battery.shaped(X.astype(dtype))
+    found = checked(battery, X)
+    assert found is not None
+    if battery.name == "KMeans":
+        assert len(set(found["predict"][-n:].tolist()) & set(found["predict"][:-n].tolist())) == 0

@@ -1,0 +1,116 @@
+"""On a CUDA device: fused kernels against plain operations, the same bits in two runs, rows sent once.
+
+The kernels alone are tested by tests/ops/test_gpu_assign.py and test_gpu_encode.py, which run on the device
+too where there is one.
+"""
+
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+
+from clusterica import config_context, describe_kernels
+from clusterica.arrays import _stream
+from clusterica.cluster import CosineKMeans, GainShapeKMeans, KMeans, SphericalKMeans
+from clusterica.images import ImageFeatures
+from clusterica.linear import LinearSVC
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.gpu
+
+PRECISIONS = ["float32", "tf32", "bfloat16", "float16", "screened"]
+ESTIMATORS = [
+    KMeans(100, max_iter=3, random_state=0),
+    GainShapeKMeans(100, max_iter=3, random_state=0),
+    SphericalKMeans(100, max_iter=3, random_state=0),
+    CosineKMeans(max_iter=3, random_state=0),
+]
+every_estimator = pytest.mark.parametrize(
+    "estimator", ESTIMATORS, ids=lambda estimator: type(estimator).__name__
+)
+
+
+def draw(n=50_000, d=108):
+    generator = torch.Generator("cuda").manual_seed(0)
+    return torch.randn(n, d, device="cuda", generator=generator)
+
+
+def kernels(precision):
+    return config_context(gpu_kernels="triton", precision=precision)
+
+
+def test_what_is_used_is_said():
+    X = draw(10, 3)
+    assert describe_kernels(X).startswith("plain array operations")
+    with kernels("float16"):
+        assert describe_kernels(X) == "Triton kernels, products in float16"
+
+
+@every_estimator
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_objective_of_every_precision_and_bits_of_two_fits(estimator, precision):
+    X = draw()
+    expected = estimator.fit(X).objective_history_[-1]
+    with kernels(precision):
+        first, second = (estimator.fit(X).cluster_centers_.clone() for _ in range(2))
+        found = estimator.objective_history_[-1]
+    assert torch.equal(first, second)
+    assert abs(found / expected - 1) < 1e-3
+
+
+@every_estimator
+def test_screened_labels_are_those_of_float32(estimator):
+    X = draw()
+    estimator.fit(X)
+    with kernels("screened"):
+        labels = estimator.predict(X)
+    exact = estimator.predict(X)
+    # Only ties within the rounding of float32 may differ.
+    assert float((labels != exact).float().mean()) < 1e-4
+
+
+@pytest.mark.parametrize("d", [1, 3, 50, 108, 192, 257, 1030])
+@pytest.mark.parametrize("k", [1, 2, 100, 1600])
+def test_shapes(d, k):
+    X = draw(5000, d)
+    expected = KMeans(k, max_iter=1, random_state=0, init="rows", empty="keep").fit(X)
+    for precision in ("tf32", "screened"):
+        with kernels(precision):
+            found = KMeans(k, max_iter=1, random_state=0, init="rows", empty="keep").fit(X)
+        assert abs(found.inertia_ / max(expected.inertia_, 1e-9) - 1) < 0.01
+
+
+@pytest.mark.parametrize("encoder", ["soft-threshold", "triangle"])
+@pytest.mark.parametrize("precision", ["float32", "tf32", "bfloat16", "float16"])
+def test_features_of_images(encoder, precision):
+    images = torch.rand(50, 32, 32, 3, device="cuda")
+    model = ImageFeatures(200, n_patches=20_000, encoder=encoder, random_state=0).fit(images)
+    expected = model.transform(images)
+    with kernels(precision):
+        found, again = model.transform(images), model.transform(images)
+    assert torch.equal(found, again)
+    assert float((found - expected).norm() / expected.norm()) < 0.02
+
+
+def test_host_rows_are_sent_once_and_give_what_tensors_give():
+    X = draw(20_000, 50)
+    y = (X[:, 0] > 0).cpu().numpy()
+    host = X.cpu().numpy()
+    expected = LinearSVC(C=0.1).fit(X, y).coef_.cpu().numpy()
+    with (
+        config_context(device="cuda"),
+        patch.object(_stream, "streamed", wraps=_stream.streamed) as sent,
+    ):
+        found = LinearSVC(C=0.1).fit(host, y).coef_
+    assert sent.call_count == 1
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-5)
+
+
+def test_rows_that_do_not_fit_are_streamed_with_the_same_result(tmp_path):
+    X = draw(300_000, 50).cpu().numpy()
+    np.save(tmp_path / "X.npy", X)
+    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
+    with config_context(device="cuda", memory="16MiB"):
+        found = KMeans(20, max_iter=3, random_state=0).fit(mapped)
+    expected = KMeans(20, max_iter=3, random_state=0).fit(X)
+    np.testing.assert_allclose(found.cluster_centers_, expected.cluster_centers_, atol=1e-3)
