@@ -286,3 +286,17 @@ def test_warnings_take_one_line(command, tmp_path):
     assert err.startswith("Warning: ")
     assert "sources look Gaussian" in err
     assert err.count("\n") == 1
+
+
+def test_a_column_of_a_larger_scale_is_named(command, tmp_path, rng):
+    far = 5 * rng.choice([-1, 1], 200)  # two clusters, for all methods to find
+    table = np.column_stack([far + rng.normal(size=200), 1000 * (far + rng.normal(size=200))])
+    np.savetxt(tmp_path / "t.csv", table, delimiter=",", header="metres,millimetres", comments="")
+    for words, is_named in (
+        ((), True),
+        (("--standardize",), False),
+        (("--method", "kurtosis", "--clusters", "2"), False),
+    ):
+        code, _, err = command("cluster", "t.csv", "-o", "l.csv", "--no-picture", *words)
+        assert code == 0
+        assert ("millimetres varies" in err) == is_named

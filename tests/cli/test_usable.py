@@ -47,6 +47,9 @@ def test_a_damaged_image_stops_or_is_left_out(command, damaged, words):
     assert "07.png can't be read" in err
     data = json.loads(out)["data"]
     assert (data["n"], data["left_out"]) == (38, n_left)
+    assert command("report", "m.st", "-o", "page.html")[0] == 0
+    with open("page.html", encoding="utf-8") as file:
+        assert f"; {n_left} left out, damaged or too small" in file.read()
 
 
 def test_features_of_a_skipped_image_are_nan(command, models, damaged, tmp_path):
@@ -87,6 +90,15 @@ def test_a_skipped_image_has_no_class_and_a_reason(command, models, damaged, blo
     assert command(*words, "-o", "p.jsonl")[0] == 0
     with open("p.jsonl", encoding="utf-8") as file:
         assert file.read() == out
+
+
+def test_features_for_a_program(command, models, damaged):
+    words = ("features", models / "features.st", "own", "-o", "f.npy", "--on-error", "skip")
+    code, out, _ = command(*words, "--json")
+    assert code == 0
+    facts = json.loads(out)
+    assert (facts["file"], facts["n"]) == ("f.npy", 41)
+    assert list(facts["errors"]) == ["flat/00.png", "flat/tiny.png", "upright/07.png"]
 
 
 def test_a_damaged_member_of_an_archive(pets, tmp_path):

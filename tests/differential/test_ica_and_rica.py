@@ -1,8 +1,7 @@
 """Independent components, RICA and its kin: sums against loops, and that what was found is a minimum.
 
 A learner ends where its own rule says, not at the minimum to the last digit. So its objective is compared
-with a loop at what it learned; and a few steps of plain descent from there, by finite differences, must gain
-little.
+with a loop at what it learned, and the gradient there, by finite differences, must be small.
 """
 
 import numpy as np
@@ -33,23 +32,20 @@ def assert_falls(model, error):
     assert (np.diff(history) <= error + 1e-9 * np.abs(history[:-1])).all(), history
 
 
-def gradient_step_gain(value, p, n_steps=10):
-    """How much plain gradient descent gains, with gradients by central differences and backtracking."""
-    start = now = value(p)
-    length = 1e-2
-    for _ in range(n_steps):
-        g, h = np.zeros(p.size), 1e-5 * max(1e-3, np.abs(p).max())
-        for i in range(p.size):
-            e = np.zeros(p.size)
-            e[i] = h
-            g[i] = (value(p + e.reshape(p.shape)) - value(p - e.reshape(p.shape))) / (2 * h)
-        while length > 1e-9:
-            trial = p - length * g.reshape(p.shape) / max(np.sqrt(g @ g), 1e-300) * np.abs(p).max()
-            if value(trial) < now:
-                p, now, length = trial, value(trial), 2 * length
-                break
-            length /= 4
-    return start - now
+def gradient(value, p):
+    """Gradient by central differences, as a vector."""
+    g, step = np.zeros(p.size), 1e-5
+    for i in range(p.size):
+        e = np.zeros(p.size)
+        e[i] = step
+        g[i] = (value(p + e.reshape(p.shape)) - value(p - e.reshape(p.shape))) / (2 * step)
+    return g
+
+
+# Length of a gradient, in units of the parameters, at the end of a descent. A step from there gains at most
+# g² / (2 h) for the curvature h. Descents end where a step gains less than 1e-7 of an objective of about one,
+# or 1e-4 where float32 has no more digits; with h up to 10 that is 0.045. Found are up to 7e-4 in float64.
+FLAT = 0.05
 
 
 small = tables(min_rows=12, max_columns=3, far=False)
@@ -104,10 +100,8 @@ def test_likelihood_of_a_contrast(table, seed):
             method="bounded",
         )
         W[j] *= np.exp(best.x)
-    gain = gradient_step_gain(
-        lambda E: likelihood(X, W + E @ W), np.zeros((table.d, table.d)) + 1e-9
-    )
-    assert gain < 1e-3 + table.rounding(table.n, 1.0)
+    g = gradient(lambda E: likelihood(X, W + E @ W), np.zeros((table.d, table.d)))
+    assert np.sqrt(g @ g) < FLAT
 
 
 @compared(small, st.sampled_from(["min", "max"]), seeds, share=0.5)
@@ -188,8 +182,8 @@ def test_rica(table, name, unit_norm, K, seed):
     apart = table.rounding(table.d + table.n, np.abs(table.X).max() * np.abs(W).sum(axis=1).max())
     assert_close(model.transform(table.rows), S, 2 * apart, "transform")
     if name == "logcosh" and model.n_iter_ < 60:
-        gain = gradient_step_gain(lambda p: value(p)[0], W)
-        assert gain <= 0.01 * (1 + abs(history[-1])) + error
+        g = gradient(lambda p: value(p)[0], W)
+        assert np.sqrt((g @ g) * (W**2).sum()) < FLAT * (1 + abs(history[-1]))
 
 
 def labeled(table, seed):

@@ -335,4 +335,5 @@ def save_with_summary(
         source=facts["data"]["source"],
         seconds=facts["seconds"],
     )
-    save(model, output, summary=facts | summary)
+    # What only the command knows stays, such as how many images were left out.
+    save(model, output, summary=facts | summary | {"data": facts["data"] | summary["data"]})

@@ -179,6 +179,8 @@ def cluster(
     X = data.values
     if standardize:
         X = (X - X.mean(axis=0)) / np.where(X.std(axis=0) > 0, X.std(axis=0), 1)
+    elif method != "kurtosis":  # which does not depend on units
+        _note_scales(data)
     if clusters is not None and clusters > len(X):
         stop(f"--clusters {clusters} is more than the {len(X)} rows of {table}.", code=2)
     model = _clusterer(method, clusters, seed, n_rows=len(X)).fit(X)
@@ -215,6 +217,8 @@ def cluster(
     show_table(
         console, rows, ("cluster", "rows", *(f"mean of {name}" for name in data.names[:shown]))
     )
+    if shown < len(data.names):
+        note(f"The means of {len(data.names) - shown} more columns are in the result of --json.")
     for path in files:
         console.print(str(path), soft_wrap=True, markup=False)
 
@@ -323,6 +327,19 @@ def _write_matrix(
 
 
 # --- Tables -------------------------------------------------------------------------------------------
+
+
+def _note_scales(table: Table) -> None:
+    """Say that one column decides alone, where its spread is far larger than that of another."""
+    spread = table.values.std(axis=0)
+    if spread.any():
+        largest, least = int(spread.argmax()), int(np.where(spread > 0, spread, np.inf).argmin())
+        # Squares count: with a factor of 30, the smaller column has a thousandth of the weight.
+        if spread[largest] > 30 * spread[least]:
+            note(
+                f"{table.names[largest]} varies {spread[largest] / spread[least]:,.0f} times as much as "
+                f"{table.names[least]}, and so decides the clusters. Add --standardize if units differ."
+            )
 
 
 def _clusterer(method: str, n_clusters: int | None, seed: int, *, n_rows: int) -> Any:

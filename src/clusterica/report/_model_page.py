@@ -169,7 +169,10 @@ def _add_data(page: Page, summary: dict[str, Any]) -> None:
         rows.append(("source", data["source"]))
     if data["n"] is not None:
         shape = " × ".join(map(str, data["shape"])) if data["shape"] else "different sizes"
-        rows.append(("images" if summary["layers"] else "rows", f"{data['n']:,} of {shape}"))
+        left = (
+            f"; {data['left_out']:,} left out, damaged or too small" if "left_out" in data else ""
+        )
+        rows.append(("images" if summary["layers"] else "rows", f"{data['n']:,} of {shape}{left}"))
     if data["classes"]:
         counted = zip(data["classes"], data["counts"], strict=True)
         rows.append(("classes", ", ".join(f"{name} ({count:,})" for name, count in counted)))
