@@ -1,6 +1,6 @@
 """Run the CPU comparisons and write their figures: ``python -m benchmarks [--quick]``."""
 
-from benchmarks import ica, images, kmeans, rica, spherical, tables
+from benchmarks import ica, images, kmeans, linear, rica, sparse_coding, spherical, tables
 
 if __name__ == "__main__":
     kmeans.main()
@@ -8,4 +8,6 @@ if __name__ == "__main__":
     spherical.main()
     images.main()
     rica.main()
+    linear.main()
+    sparse_coding.main()
     tables.main()

@@ -48,6 +48,32 @@ def sklearn_fit(X: np.ndarray, C: np.ndarray, kind: str) -> Run:
     return run
 
 
+def sklearnex_fit(X: np.ndarray, C: np.ndarray, kind: str) -> Run:
+    """Return a fit of scikit-learn-intelex' KMeans, by oneDAL."""
+    from sklearnex.cluster import KMeans
+
+    def run(n: int) -> None:
+        model = KMeans(len(C), init=C, n_init=1, max_iter=n, tol=0, algorithm="lloyd", copy_x=False)
+        _check_iterations(model.fit(X).n_iter_, n)
+
+    return run
+
+
+def fastkmeans_fit(X: np.ndarray, C: np.ndarray, kind: str) -> Run:
+    """Return a training of fastkmeans by torch on the CPU; it draws its own start."""
+    import torch
+    from fastkmeans import FastKMeans
+
+    torch.set_num_threads(2)
+    k, d = C.shape
+
+    def run(n: int) -> None:
+        # A negative tolerance never ends the loop early.
+        FastKMeans(d, k, niter=n, tol=-1, gpu=False, max_points_per_centroid=None).train(X)
+
+    return run
+
+
 def faiss_fit(X: np.ndarray, C: np.ndarray, kind: str) -> Run:
     """Return a training of faiss.Kmeans on all rows."""
     import faiss
@@ -143,6 +169,8 @@ def _recovery(components: np.ndarray, A: np.ndarray) -> dict[str, Any]:
 FITS: dict[str, RunOf] = {
     "clusterica": clusterica_fit,
     "sklearn": sklearn_fit,
+    "sklearnex": sklearnex_fit,
+    "fastkmeans": fastkmeans_fit,
     "faiss": faiss_fit,
     "gemm": gemm,
     "clusterica ica": clusterica_ica,

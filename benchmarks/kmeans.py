@@ -1,4 +1,6 @@
-"""Ten iterations of K-means against scikit-learn, faiss and the bare matrix product of the same BLAS.
+"""Ten iterations of K-means against other libraries and the bare matrix product of the same BLAS.
+
+The others are scikit-learn, scikit-learn-intelex, faiss and fastkmeans, those of them that are installed.
 
 Two threads, float32, the same data and start for all. All contenders are loaded at once and take turns,
 so that a noisy neighbour disturbs them alike; medians and ratios of medians are reported.
@@ -8,9 +10,12 @@ from __future__ import annotations
 
 import argparse
 import json
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+import llvmlite.binding
 
 from benchmarks.machine import describe
 from benchmarks.process import Contender
@@ -28,23 +33,39 @@ RULES = ("euclidean", "no labels", "gain-shape", "direction", "cosine")
 GEMMS = [f"{size} {way} threads" for size in (1, 4, 8) for way in ("CX", "XC")]
 GEMMS += [f"64 {way} blas" for way in ("CX", "XC")]
 PRODUCTS = 1  # of all rows, for one figure of a bare product
-PEERS = {
+PEERS: dict[str, tuple[str, dict[str, str]]] = {
     "scikit-learn": ("sklearn", {}),
     "faiss": ("faiss", {}),
+}
+PEERS |= {
+    name: (module, {})
+    for name, module in (("scikit-learn-intelex", "sklearnex"), ("fastkmeans", "fastkmeans"))
+    if find_spec(module)
 }
 if "AVX-512" in describe()["cpu"] and "no AVX-512" not in describe()["cpu"]:
     # The wheel of faiss does not find these kernels by itself on every processor that has them.
     PEERS["faiss, SkylakeX"] = ("faiss", {"OPENBLAS_CORETYPE": "SkylakeX"})
-CONTENDERS = {"clusterica": ("clusterica", {}), "gemm": ("gemm", {}), **PEERS}
+# What Numba compiles for decides whether clusterica multiplies bfloat16: without it, all is float32.
+FEATURES = llvmlite.binding.get_host_cpu_features().flatten()
+NO_BFLOAT16 = {"NUMBA_CPU_FEATURES": FEATURES.replace("+avx512bf16", "-avx512bf16")}
+NO_BFLOAT16 |= {"NUMBA_CPU_NAME": llvmlite.binding.get_host_cpu_name()}
+OURS = {
+    "clusterica": ("clusterica", {}),
+    "clusterica without bfloat16": ("clusterica", NO_BFLOAT16),
+}
+CONTENDERS = {**OURS, "gemm": ("gemm", {}), **PEERS}
 
 
-def measure(shape: tuple[int, int, int], repeats: int) -> dict[str, Any]:
+def measure(
+    shape: tuple[int, int, int], repeats: int, peers: list[str], rules: list[str]
+) -> dict[str, Any]:
     """Time all contenders in turns on one shape."""
     lengths = (FEWER, ITERATIONS)
-    jobs = [("clusterica", rule, n) for rule in RULES for n in lengths]
-    jobs += [(name, "euclidean", n) for name in PEERS for n in lengths]
+    others = ["clusterica without bfloat16", *peers]
+    jobs = [("clusterica", rule, n) for rule in rules for n in lengths]
+    jobs += [(name, "euclidean", n) for name in others for n in lengths]
     jobs += [("gemm", f"{share} {way}", PRODUCTS) for share in ("all", "half") for way in GEMMS]
-    contenders = {name: Contender(*settings) for name, settings in CONTENDERS.items()}
+    contenders = {name: Contender(*CONTENDERS[name]) for name in dict.fromkeys(j[0] for j in jobs)}
     answers: dict[tuple, list[dict]] = {job: [] for job in jobs}
     try:
         for contender in contenders.values():
@@ -100,14 +121,15 @@ def _row(shape: tuple, seconds: dict, extra: dict) -> dict[str, Any]:
                 "all_fit_seconds": sorted(seconds[name, kind, ITERATIONS]),
             }
         )
-    row["speed_up"] = {
-        name: {
-            "fit": whole[name, "euclidean"] / whole["clusterica", "euclidean"],
-            "fit without labels": whole[name, "euclidean"] / whole["clusterica", "no labels"],
-            "iteration": slope[name, "euclidean"] / slope["clusterica", "euclidean"],
+    peers = [name for name, _ in whole if name in PEERS]
+    for key, ours in (("speed_up", "clusterica"), ("speed_up_without_bfloat16", list(OURS)[1])):
+        row[key] = {
+            name: {
+                "fit": whole[name, "euclidean"] / whole[ours, "euclidean"],
+                "iteration": slope[name, "euclidean"] / slope[ours, "euclidean"],
+            }
+            for name in peers
         }
-        for name in PEERS
-    }
     return row
 
 
@@ -119,6 +141,8 @@ def main() -> None:
         "--quick", action="store_true", help="a fraction of the rows and clusters, for a try"
     )
     parser.add_argument("--shapes", type=int, nargs="*", help="which shapes, from 0")
+    parser.add_argument("--peers", nargs="*", default=list(PEERS), choices=list(PEERS))
+    parser.add_argument("--rules", nargs="*", default=list(RULES), choices=list(RULES))
     options = parser.parse_args()
     chosen = SHAPES if options.shapes is None else [SHAPES[i] for i in options.shapes]
     target = RESULTS / ("kmeans-quick.json" if options.quick else "kmeans-cpu.json")
@@ -126,7 +150,8 @@ def main() -> None:
     for shape in chosen:
         n, d, k = shape
         # An even number of clusters, for CosineKMeans.
-        row = measure((n // 25, d, k // 80 * 2) if options.quick else shape, options.repeats)
+        shape = (n // 25, d, k // 80 * 2) if options.quick else shape
+        row = measure(shape, options.repeats, options.peers, options.rules)
         known = [r for r in known if tuple(r["shape"]) != tuple(row["shape"])] + [row]
         print(row["shape"], f"{row['gemm_gflops']:.0f} GFLOP/s", row["speed_up"], flush=True)
         for fit in row["fits"]:

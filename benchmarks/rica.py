@@ -22,7 +22,7 @@ from sklearn.decomposition import FastICA, MiniBatchDictionaryLearning
 from sklearn.exceptions import ConvergenceWarning
 
 from benchmarks.machine import describe
-from clusterica.arrays import as_rows, worker_pool
+from clusterica.arrays import as_rows, one_blas_thread
 from clusterica.contrasts import make_penalty
 from clusterica.datasets import photo_patches
 from clusterica.encoders import SparseEncoder
@@ -113,7 +113,7 @@ def rica_rate(shape: tuple[int, int, int], device: Device, repeats: int) -> dict
         placed = rows.place.put(W)
 
         def run() -> None:
-            with worker_pool():
+            with one_blas_thread():
                 problem.evaluate(placed)
 
         return run
@@ -148,7 +148,7 @@ def kernel_rate(shape: tuple[int, int, int], device: Device, repeats: int) -> di
     wide = problem.rows.place.put(W)
 
     def batched() -> None:
-        with worker_pool():  # one for all steps, as in a fit
+        with one_blas_thread():  # one for all steps, as in a fit
             for _ in range(_EVALUATIONS):
                 problem.evaluate(wide)
 

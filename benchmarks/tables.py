@@ -100,7 +100,7 @@ def cpu_section(report: dict[str, Any]) -> list[str]:
         ]
         table = [
             [
-                f"{f['library']} {RULES[f['rule']] if f['library'] == 'clusterica' else ''}".strip(),
+                f"{f['library']} {RULES[f['rule']] if f['library'].startswith('clusterica') else ''}".strip(),
                 f"{f['fit_seconds']:.2f} s",
                 f"{1000 * f['iteration_seconds']:.0f} ms",
                 f"{f['share_of_gemm_fit']:.0%}",

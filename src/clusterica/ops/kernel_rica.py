@@ -16,6 +16,7 @@ import numpy as np
 from clusterica.arrays import Array, is_host_array, namespace_of, to_host, working_memory
 from clusterica.ops.discrimination import Discrimination
 from clusterica.ops.kernels import Kernel, Pull, gram, scale_rows
+from clusterica.ops.linalg import unit_rows
 from clusterica.ops.penalty import Elementwise, PenaltyFunction
 
 
@@ -203,10 +204,11 @@ def _best_factor(G: Array, M: Array) -> float:
     return squares / doubled if doubled > 0 else 0.0
 
 
-@working_memory(lambda row, W: (row.n_features + 4 * W.shape[0]) * row.itemsize)
-def codes(X: Array, W: Array, *, kernel: Kernel, normalize: bool) -> Array:
-    """Return k(w_p, x_i) of a block, shape (n_rows, n_basis)."""
-    return kernel(scale_rows(X, normalize=normalize), W)
+@working_memory(lambda row, W: (row.n_features + 5 * W.shape[0]) * row.itemsize)
+def codes(X: Array, W: Array, *, kernel: Kernel, normalize: bool, unit: bool = False) -> Array:
+    """Return k(w_p, x_i) of a block, shape (n_rows, n_basis); of unit length for every row if asked."""
+    S = kernel(scale_rows(X, normalize=normalize), W)
+    return unit_rows(S) if unit else S
 
 
 @working_memory(lambda row, W: (row.n_features + 6 * W.shape[0]) * row.itemsize)
