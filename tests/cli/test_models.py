@@ -56,6 +56,10 @@ def test_report(command, models, tmp_path, monkeypatch):
     assert code == 0
     assert out.strip() == str(tmp_path / "page.html")
     assert "ImageFeatures of 40 images" in (tmp_path / "page.html").read_text()
+    code, out, _ = command("report", models / "features.st", "-o", "page.html", "--json")
+    summary = clusterica.io.load_summary(models / "features.st")
+    advice = clusterica.report.advise(summary)
+    assert json.loads(out) == {"file": "page.html", "advice": advice}
     code, _, err = command("report", models / "features.st", "-o", "page.pdf")
     assert code == 2
     assert "page.pdf must end in .html" in err

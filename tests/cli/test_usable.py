@@ -92,6 +92,15 @@ def test_a_skipped_image_has_no_class_and_a_reason(command, models, damaged, blo
         assert file.read() == out
 
 
+def test_features_for_a_program(command, models, damaged):
+    words = ("features", models / "features.st", "own", "-o", "f.npy", "--on-error", "skip")
+    code, out, _ = command(*words, "--json")
+    assert code == 0
+    facts = json.loads(out)
+    assert (facts["file"], facts["n"]) == ("f.npy", 41)
+    assert list(facts["errors"]) == ["flat/00.png", "flat/tiny.png", "upright/07.png"]
+
+
 def test_a_damaged_member_of_an_archive(pets, tmp_path):
     with zipfile.ZipFile(tmp_path / "pets.zip", "w") as box:
         for i, file in enumerate(sorted((pets / "flat").iterdir())):

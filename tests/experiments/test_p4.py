@@ -78,7 +78,7 @@ def test_table_2(reproduced):
         assert found["best"]["accuracy"] > 0.85
         assert found["best"]["setting"] in found["tried"]
         assert found["tried"][found["best"]["setting"]] == max(found["tried"].values())
-    assert len(outcome.result.rows) == 3 + 10 + 4
+    assert len(outcome.result.rows) == 3 + 13 + 2
 
 
 @pytest.mark.slow
@@ -312,3 +312,11 @@ def test_the_defaults_live(reproduced):
             assert np.mean(value[method]) > np.mean(value["triangle"]) - 0.03
     assert str(difference([0.5, 0.7], [0.4, 0.4])) == "+20.00 (+2.0 SE)"
     assert str(difference([0.5, 0.5], [0.5, 0.5])) == "+0.00"
+
+
+@pytest.mark.slow
+def test_systems_on_descriptors(reproduced):
+    found = reproduced("P4-descriptors").parts
+    assert {"ScSPM", "LLC", "D-KSVD", "LC-KSVD", "d-kRICA"} < set(found)
+    for value in found.values():
+        assert value["accuracy"] > 0.8

@@ -19,7 +19,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
 from clusterica.ops.gpu import assign as gpu  # noqa: E402  # after the check that Triton is there
-from clusterica.ops.gpu.tiling import KernelTiling, chunk_widths  # noqa: E402
+from clusterica.ops.gpu.tiling import KernelTiling, chunk_widths, smaller  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("interpreter")
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -224,6 +224,18 @@ def test_chunks_hold_all_features_and_little_else(d):
     assert len(widths) <= 4
     assert d <= sum(widths) < d + 16
     assert all(w & (w - 1) == 0 and w >= 16 for w in widths)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("d", [50, 108, 256, 1000])
+def test_smaller_tiles_for_gpus_with_less_shared_memory(precision, d):
+    tiling, wide = KernelTiling(64, 64, 32, 4, 2), sum(chunk_widths(d) or (32,))
+    for limit in (227 * 1024, 99 * 1024, 48 * 1024):
+        rows, centers, *_ = smaller(tiling, precision, d, limit)
+        n_bytes = 2 if precision in ("bfloat16", "float16", "screened") else 4
+        assert (rows + 2 * centers) * wide * n_bytes <= limit
+        assert min(rows, centers) >= 16
+    assert smaller(tiling, precision, d, 2**30) == tiling
 
 
 def test_more_features_than_a_tile_holds():

@@ -25,7 +25,7 @@ def digits():
 def learner(n_per_class=2, **settings):
     """The paper's objective, on rows of unit length."""
     paper = {"gamma": 4.0, "scale": 1.0, "discrimination": 0.1, "normalize": True}
-    paper |= {"sparsity": 0.01, "tol": 1e-5}
+    paper |= {"sparsity": 0.01, "unit_codes": False, "tol": 1e-5}
     settings = {**paper, "random_state": 0, "max_iter": 100, **settings}
     return DiscriminativeKernelRICA(n_per_class, **settings)
 

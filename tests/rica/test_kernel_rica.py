@@ -35,6 +35,7 @@ def digits():
 def paper_rica(n_components=None, **settings):
     """Kernel RICA with the paper's objective, on rows of unit length."""
     paper = {"gamma": "median", "scale": 1.0, "sparsity": 0.01, "normalize": True, "tol": 1e-5}
+    paper["unit_codes"] = False
     return KernelRICA(n_components, **{**paper, **settings})
 
 
@@ -58,6 +59,20 @@ def test_auto_sparsity_is_a_hundredth_of_the_error_at_the_start(kernel):
     given = KernelRICA(8, kernel=kernel, normalize=kernel != "rbf", sparsity=rica.sparsity_)
     again = given.set_params(random_state=0).fit(X)
     np.testing.assert_allclose(again.components_, rica.components_)
+
+
+@quiet
+def test_codes_have_unit_length_unless_there_is_only_one():
+    rng = np.random.default_rng()
+    X = rng.normal(size=(50, 3))
+    rica = KernelRICA(6, max_iter=2, tol=0.1, random_state=0).fit(X)
+    S = Gaussian(rica.gamma_)(X, rica.components_)
+    np.testing.assert_allclose(rica.transform(X), unit(S))
+    np.testing.assert_allclose(rica.set_params(unit_codes=False).transform(X), S)
+    # Far from all basis vectors k is zero in floating point, and stays zero.
+    assert not rica.set_params(unit_codes=True).transform(1e6 + X).any()
+    one = KernelRICA(1, random_state=0).fit(X)
+    assert one.transform(X).std() > 0.01
 
 
 # --- The ways down ----------------------------------------------------------------------------------
@@ -161,13 +176,14 @@ def test_the_objective_of_the_paper_as_it_was(digits):
 @quiet
 @pytest.mark.parametrize("kernel", KERNEL_NAMES)
 def test_the_best_scale_has_the_least_error(digits, kernel):
-    rica = KernelRICA(6, kernel=kernel, normalize=True, max_iter=5, random_state=0).fit(digits)
+    settings = {"kernel": kernel, "normalize": True, "max_iter": 5, "random_state": 0}
+    rica = KernelRICA(6, unit_codes=False, **settings).fit(digits)
     S, W = rica.transform(digits), rica.components_
     squares, doubled = (S**2).sum(), np.einsum("ip,pq,iq->", S, rica.kernel_(W, W), S)
     assert rica.scale_ == pytest.approx(squares / doubled, rel=1e-6)
     error = 1 - squares**2 / doubled / len(S)
     assert rica.reconstruction_error_ == pytest.approx(error, rel=1e-6)
-    fixed = KernelRICA(6, kernel=kernel, normalize=True, scale=0.2, max_iter=5, random_state=0)
+    fixed = KernelRICA(6, scale=0.2, **settings)
     assert fixed.fit(digits).scale_ == 0.2
 
 

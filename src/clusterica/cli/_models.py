@@ -47,7 +47,13 @@ DOWNLOADS = {
 """Data sets that are downloaded, by name."""
 
 
-def report(model: Path, /, *, output: Annotated[Path, OUTPUT] = Path("report.html")) -> None:
+def report(
+    model: Path,
+    /,
+    *,
+    output: Annotated[Path, OUTPUT] = Path("report.html"),
+    json: JsonSwitch = False,
+) -> None:
     """Write a page about a model, to open in a browser: its filters, data, settings and accuracy.
 
     The page is one file and needs no network.
@@ -60,13 +66,19 @@ def report(model: Path, /, *, output: Annotated[Path, OUTPUT] = Path("report.htm
         A model file of clusterica learn or train.
     output
         The page, .html.
+    json
+        Print the path of the page and its advice as JSON.
     """
     from clusterica.io import load, load_summary
-    from clusterica.report import model_page
+    from clusterica.report import advise, model_page, summarize
 
     check_output(output, (".html", ".htm"), inputs=[model])
-    fitted, summary = load(model), load_summary(model)
+    fitted = load(model)
+    summary = load_summary(model) or summarize(fitted)
     write_file(output, model_page(fitted, summary=summary).html())
+    if json:
+        print_json({"file": str(output), "advice": advise(summary)})
+        return
     note("Open this page in a browser:")
     print(output.absolute())
 

@@ -19,6 +19,7 @@ from clusterica.cli._console import (
     JsonSwitch,
     Switch,
     note,
+    print_json,
     settings,
     stop,
 )
@@ -49,6 +50,7 @@ def features(
     threads: Count | None = None,
     device: str | None = None,
     fresh: Switch = False,
+    json_: JsonSwitch = False,
 ) -> None:
     """Compute the features of images with a model of ``clusterica learn`` or ``train``.
 
@@ -79,6 +81,8 @@ def features(
         PyTorch device to compute on, such as cuda.
     fresh
         Begin again, even if an earlier run was stopped.
+    json_
+        Print the result as JSON.
     """
     check_output(output, (".npy", ".zarr", ".parquet"), inputs=[model, images])
     if output.suffix.lower() != ".npy":  # before the work
@@ -112,6 +116,9 @@ def features(
         csv.writer(text, lineterminator="\n").writerows([("file", "error"), *errors.items()])
         write_file(output.with_name(f"{output.name}.errors.csv"), text.getvalue())
         note_errors(errors, f"skipped, their features are NaN (see {output.name}.errors.csv)")
+    if json_:
+        print_json({"file": str(output), "n": len(job.source.names), "errors": errors})
+        return
     note(f"Features of {len(job.source.names):,} images:")
     print(output)
 

@@ -236,22 +236,24 @@ class FusedOnGpu:
 
     threaded = False
 
-    def __init__(self, bank: Bank, code: Code, alpha: float, place: Place, shape: Shape) -> None:
+    def __init__(
+        self, bank: Bank, code: Code, alpha: float, place: Place, plain: Staged | Rectified
+    ) -> None:
         # Imported here: it needs torch and Triton.
         from clusterica.ops.gpu import encode
 
+        self._plain, shape = plain, plain._shape
         self._encode, precision = encode, active_config().precision
         self._filters = encode.prepare(fused_filters(bank, code), device_of(place.like), precision)
         self._eps = None if bank.normalizer is None else bank.normalizer.eps_
         self._code, self._alpha, self._shape = code, alpha, shape
 
-    @working_memory(
-        lambda self, row: self._encode.row_bytes(
-            row.n_features, self._filters.precision, self._code
-        )
-    )
+    # That of the plain coder, which needs more, for images of which one alone is over the memory budget.
+    @working_memory(lambda self, row: row_bytes_of(self._plain.features, row, ()))
     def features(self, images: Array, cells: Sequence[Cell], band: int) -> Encoded:
-        """Return the features of a block of images; bands of one large image are not cut."""
+        """Return the features of a block of images; the plain coder cuts bands of large ones."""
+        if band < max(cell.bottom for cell in cells):
+            return self._plain.features(images, cells, band)
         values = self._encode.pooled_codes(
             images,
             self._filters,
@@ -280,12 +282,12 @@ def make_coder(bank: Bank, place: Place, shape: Shape) -> Coder:
     code, alpha = fused
     if place.is_numpy:
         return Fused(bank, code, alpha, shape)
-    if why_no_kernels(place.like) is None and code in _CODES_ON_GPU:
-        return FusedOnGpu(bank, code, alpha, place, shape)
     sums = shape.pooling in (CellPooling.SUM, CellPooling.MEAN)
-    if sums and code in (Code.BOTH_SIGNS, Code.POSITIVE):
-        return Rectified(bank, code, alpha, place, shape)
-    return Staged(bank, place, shape)
+    rectified = sums and code in (Code.BOTH_SIGNS, Code.POSITIVE)
+    plain = Rectified(bank, code, alpha, place, shape) if rectified else Staged(bank, place, shape)
+    if why_no_kernels(place.like) is None and code in _CODES_ON_GPU:
+        return FusedOnGpu(bank, code, alpha, place, plain)
+    return plain
 
 
 def fused_filters(bank: Bank, code: Code) -> Filters:

@@ -16,6 +16,7 @@ import numpy as np
 from clusterica.arrays import Array, is_host_array, namespace_of, to_host, working_memory
 from clusterica.ops.discrimination import Discrimination
 from clusterica.ops.kernels import Kernel, Pull, gram, scale_rows
+from clusterica.ops.linalg import unit_rows
 from clusterica.ops.penalty import Elementwise, PenaltyFunction
 
 
@@ -176,7 +177,9 @@ def landscape(total: KernelSums, W: Array, G: Array, *, n_rows: int, model: Mode
     # The weights of the parts of T, as `_parts` has them.
     a, parts = model.factor, [1.0]
     if a is None:
-        a = _best_factor(G, M)
+        # Σ sᵀs / Σ sᵀG s minimises a² Σ sᵀG s - 2a Σ sᵀs; 0 where all codes are zero.
+        squares, doubled = float(xp.linalg.trace(M)), float(xp.sum(G * M))
+        a = squares / doubled if doubled > 0 else 0.0
         parts = [2 * a * a, -4 * a, 1.0]
     # Once M is known, the reconstruction needs no rows: Σ sᵀ bend s is the product of bend and M.
     error = total.diagonal + xp.sum(_bend(G, a) * M) / 2
@@ -196,17 +199,11 @@ def landscape(total: KernelSums, W: Array, G: Array, *, n_rows: int, model: Mode
     )
 
 
-def _best_factor(G: Array, M: Array) -> float:
-    """Return ``Σ sᵀs / Σ sᵀG s``, which minimises ``a² Σ sᵀG s - 2a Σ sᵀs``; 0 where all codes are zero."""
-    xp = namespace_of(G)
-    squares, doubled = float(xp.linalg.trace(M)), float(xp.sum(G * M))
-    return squares / doubled if doubled > 0 else 0.0
-
-
-@working_memory(lambda row, W: (row.n_features + 4 * W.shape[0]) * row.itemsize)
-def codes(X: Array, W: Array, *, kernel: Kernel, normalize: bool) -> Array:
-    """Return k(w_p, x_i) of a block, shape (n_rows, n_basis)."""
-    return kernel(scale_rows(X, normalize=normalize), W)
+@working_memory(lambda row, W: (row.n_features + 5 * W.shape[0]) * row.itemsize)
+def codes(X: Array, W: Array, *, kernel: Kernel, normalize: bool, unit: bool = False) -> Array:
+    """Return k(w_p, x_i) of a block, shape (n_rows, n_basis); of unit length for every row if asked."""
+    S = kernel(scale_rows(X, normalize=normalize), W)
+    return unit_rows(S) if unit else S
 
 
 @working_memory(lambda row, W: (row.n_features + 6 * W.shape[0]) * row.itemsize)

@@ -57,6 +57,7 @@ class BaseKernelRICA(
         "penalty": [StrOptions(set(PENALTIES)), callable],
         "pooling": "no_validation",
         "normalize": ["boolean"],
+        "unit_codes": ["boolean"],
         "optimizer": [StrOptions(set(OPTIMIZERS))],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
@@ -69,6 +70,7 @@ class BaseKernelRICA(
     penalty: Any
     pooling: Any
     normalize: bool
+    unit_codes: bool
     optimizer: str
     max_iter: int
     tol: float
@@ -178,7 +180,7 @@ class BaseKernelRICA(
         return sample, np.concatenate(start)
 
     def transform(self, X: Any) -> Array:
-        """Return the codes ``k(w, x)`` of the rows.
+        """Return the codes ``k(w, x)`` of the rows, by default at unit length.
 
         Parameters
         ----------
@@ -193,7 +195,12 @@ class BaseKernelRICA(
         rows = check_fitted_rows(self, X, "components_")
         # New rows may have another dtype than those of fit: the work is in theirs.
         W = np.asarray(to_host(self.components_), dtype=rows.dtype)
-        fn = partial(codes, kernel=self.kernel_, normalize=self.normalize)
+        fn = partial(
+            codes,
+            kernel=self.kernel_,
+            normalize=self.normalize,
+            unit=self.unit_codes and len(W) > 1,
+        )
         return transform_rows(fn, rows, W)
 
     def _set_fitted(self, rows: Rows, found: KernelMinimum, sample: np.ndarray) -> None:

@@ -51,6 +51,8 @@ class DiscriminativeKernelRICA(BaseKernelRICA):
         As in :class:`KernelRICA`.
     normalize : bool, default=False
         Whether to scale rows to unit length first. Rows of zeros stay zero.
+    unit_codes : bool, default=True
+        As in :class:`KernelRICA`.
     optimizer : {"auto", "fixed-point", "lbfgs"}, default="auto"
         As in :class:`KernelRICA`.
     max_iter : int, default=200
@@ -145,7 +147,7 @@ class DiscriminativeKernelRICA(BaseKernelRICA):
         "constraint": [StrOptions(set(CONSTRAINTS))],
     }
 
-    # Fifteen parameters: the twelve of KernelRICA, and three of the discrimination term.
+    # Sixteen parameters: the thirteen of KernelRICA, and three of the discrimination term.
     def __init__(
         self,
         n_components_per_class: int | None = None,
@@ -160,6 +162,7 @@ class DiscriminativeKernelRICA(BaseKernelRICA):
         penalty: Any = "logcosh",
         pooling: Any = "2d",
         normalize: bool = False,
+        unit_codes: bool = True,
         optimizer: str = "auto",
         max_iter: int = 200,
         tol: float = 0.01,
@@ -176,6 +179,7 @@ class DiscriminativeKernelRICA(BaseKernelRICA):
         self.penalty = penalty
         self.pooling = pooling
         self.normalize = normalize
+        self.unit_codes = unit_codes
         self.optimizer = optimizer
         self.max_iter = max_iter
         self.tol = tol

@@ -48,6 +48,10 @@ class KernelRICA(BaseKernelRICA):
         3 x 3 neighbours on a grid whose edges are joined.
     normalize : bool, default=False
         Whether to scale rows to unit length first. Rows of zeros stay zero.
+    unit_codes : bool, default=True
+        Whether ``transform`` scales the codes of a row to unit length, so that rows far from all basis
+        vectors have codes of the same size as others; a single code stays as it is. The objective has the
+        codes as they are, and so has [1]_.
     optimizer : {"auto", "fixed-point", "lbfgs"}, default="auto"
         "fixed-point" moves all basis vectors to the fixed points of [1]_ at once, or down the gradient where
         these lie uphill; "lbfgs" is L-BFGS; "auto" begins with the former and ends with the latter, when a
@@ -122,8 +126,8 @@ class KernelRICA(BaseKernelRICA):
     Most of the objective's fall is in the first steps. Later ones move the basis outwards, where vectors
     overlap less, and a linear classifier on the codes does not gain by it.
 
-    The experiments of [1]_ have ``scale=1.0``, ``normalize=True``, a gamma of 0.1 or 0.01 and a sparsity of
-    0.01 to 0.1; we add ``tol=1e-5``.
+    The experiments of [1]_ have ``scale=1.0``, ``normalize=True``, ``unit_codes=False``, a gamma of 0.1 or
+    0.01 and a sparsity of 0.01 to 0.1; we add ``tol=1e-5``.
 
     With the gradient by w written as :math:`c\, w - v`, the fixed point :math:`v / c` lowers the objective
     only where c > 0: often nowhere at the start, and nearly everywhere at the end where no vector died. The
@@ -153,8 +157,8 @@ class KernelRICA(BaseKernelRICA):
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
     }
 
-    # Twelve parameters: those of RICA, with the kernel, its gamma, the factor and the optimizer in place of
-    # signs, lengths and the start.
+    # Thirteen parameters: those of RICA, with the kernel, its gamma, the factor, the length of codes and the
+    # optimizer in place of signs, lengths and the start.
     def __init__(
         self,
         n_components: int | None = None,
@@ -166,6 +170,7 @@ class KernelRICA(BaseKernelRICA):
         penalty: Any = "logcosh",
         pooling: Any = "2d",
         normalize: bool = False,
+        unit_codes: bool = True,
         optimizer: str = "auto",
         max_iter: int = 200,
         tol: float = 0.01,
@@ -179,6 +184,7 @@ class KernelRICA(BaseKernelRICA):
         self.penalty = penalty
         self.pooling = pooling
         self.normalize = normalize
+        self.unit_codes = unit_codes
         self.optimizer = optimizer
         self.max_iter = max_iter
         self.tol = tol

@@ -6,6 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from clusterica.arrays import to_host
+from clusterica.cluster import KMeans
+from clusterica.dictionaries import SparseCoding
+from clusterica.encoders import SparseEncoder
 from clusterica.experiments._checks import reached
 from clusterica.experiments._context import Context
 from clusterica.experiments._recognition import (
@@ -29,9 +32,20 @@ NOTE = (
     "{field_size} maps, drawn at random or learned by energy correlation, with {field_filters} filters each; "
     "a single field has as many filters in all. Features of all layers are joined; “last layer” has those "
     "of the last one alone. Neighbours: by the ten nearest images with a label, in features that no label "
-    "has shaped. Recipes are not in the paper."
+    "has shaped. VQ: centres of K-means, the same codes. Sparse coding: atoms by mini-batches, and sparse "
+    "codes of every other patch in each direction; the paper quotes both. Recipes are not in the paper."
 )
 PAPER_POOLING = "sum over 2 x 2"
+CODES: dict[str, dict[str, Any]] = {
+    "VQ": {"learner": KMeans(max_iter=50, compute_labels=False), "encoder": "soft-threshold"},
+    # A lasso for every patch takes long: those at every other position, in each direction.
+    "sparse coding": {
+        "learner": SparseCoding(alpha=1.0, batch_size=5000, max_iter=10),
+        "encoder": SparseEncoder(alpha=1.0),
+        "stride": 2,
+    },
+}
+"""Systems that the paper quotes: K-means with soft thresholds, and sparse codes of learned atoms."""
 
 
 class Method(NamedTuple):
@@ -49,6 +63,8 @@ class Method(NamedTuple):
     n_layers: int = 1
     measure: str = ""
     """How layers after the first find their fields, as DependencyGroups calls it."""
+    codes: str = ""
+    """Name in `CODES`: what one layer learns and how it encodes, in place of the paper's own."""
     recipe: str = ""
     """Name in ``clusterica.networks.recipes``; the other fields then do not matter."""
 
@@ -114,7 +130,8 @@ def make_features(
         **constants.steps(),
     }
     if method.n_layers == 1:
-        return ImageFeatures(method.n_filters, **first, **POOLINGS[pooling])
+        codes = CODES[method.codes] if method.codes else {}
+        return ImageFeatures(method.n_filters, **first, **codes, **POOLINGS[pooling])
     how, grid = POOLINGS[pooling]["pooling"], POOLINGS[pooling]["grid"]
     n_fields = settings["n_fields"]
     above = Layer(

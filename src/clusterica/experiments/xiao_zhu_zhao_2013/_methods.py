@@ -12,9 +12,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from clusterica.arrays import to_host
-from clusterica.cluster import GainShapeKMeans
-from clusterica.dictionaries import KernelSparseCoding
-from clusterica.encoders import SoftThresholdEncoder
+from clusterica.cluster import GainShapeKMeans, KMeans
+from clusterica.dictionaries import KernelSparseCoding, SparseAutoencoder, SparseRBM
+from clusterica.encoders import LLCEncoder, SoftThresholdEncoder
 from clusterica.experiments._recognition import POOLINGS, percent
 from clusterica.ica import KernelICA
 from clusterica.images import ImageFeatures
@@ -27,7 +27,11 @@ WHITE = ("kRICA, white", "d-kRICA, white")
 NAMES = ("RICA", "KICA", "KSR", "DRICA", "d-RICA", "kRICA", "d-kRICA", *WHITE)
 SUPERVISED = ("DRICA", "d-RICA", "d-kRICA", "d-kRICA, white")
 KERNEL = ("KICA", "KSR", "kRICA", "d-kRICA", *WHITE)
-STEPLESS = ("K-means", "KICA")
+UNITS = ("Sparse auto-encoder", "Sparse RBM")
+"""Networks of units that the paper compares with; their activities are the codes."""
+OTHERS = (*UNITS, "LLC")
+"""Systems that the paper compares with and that are learned here with the settings of their classes."""
+STEPLESS = ("K-means", "KICA", *OTHERS)
 """Methods whose number of steps is not one of the settings."""
 SLOW = ("KICA", "KSR", *WHITE)
 """Methods whose own codes take long: a kernel with every landmark, or a lasso, for every patch."""
@@ -69,7 +73,7 @@ def describe(name: str, setting: Setting) -> str:
     linear = name in ("RICA", "DRICA", "d-RICA")
     codes = "own codes" if setting.threshold is None else f"threshold {setting.threshold:g}"
     words = {
-        f"λ {setting.sparsity:g}": name not in ("K-means", "KICA"),
+        f"λ {setting.sparsity:g}": name not in STEPLESS,
         f"α {setting.discrimination:g}": name in SUPERVISED,
         f"γ {setting.gamma:g}": name in KERNEL,
         f"{setting.landmarks} landmarks": name in WHITE,
@@ -87,6 +91,9 @@ def candidates(name: str, paper: Setting, *, quick: bool) -> list[Setting]:
     """Return the settings among which validation chooses, that of the paper first; two in a quick run."""
     if name == "K-means":
         found = [paper._replace(threshold=t) for t in (0.25, 0.5)]
+    elif name in OTHERS:
+        # Filters of units can be used as others are; LLC's centres are those of K-means.
+        found = [paper] if name == "LLC" else [paper, paper._replace(threshold=0.25)]
     elif name == "KICA":
         found = [paper, paper._replace(gamma=1.0)]
     elif name == "KSR":
@@ -120,13 +127,17 @@ def make_learner(name: str, setting: Setting) -> Any:
     if setting.kernel == "rbf":
         kernel["gamma"] = setting.gamma
     # The paper's objective has no factor; that patches have unit length, it does not say.
-    paper: dict[str, Any] = {"scale": 1.0, "normalize": True, "tol": 1e-5}
+    paper: dict[str, Any] = {"scale": 1.0, "normalize": True, "unit_codes": False, "tol": 1e-5}
     linear: dict[str, Any] = {
         "init": "k-means" if setting.from_clusters else "gaussian",
         "pooling": "2d" if setting.pooled else None,
     }
     if name == "K-means":
         return GainShapeKMeans(max_iter=20, compute_labels=False)
+    if name == "LLC":
+        return KMeans(max_iter=50, compute_labels=False)
+    if name in UNITS:
+        return SparseAutoencoder() if name == UNITS[0] else SparseRBM()
     if name == "RICA":
         return RICA(**linear, **weights)
     if name in ("DRICA", "d-RICA"):
@@ -169,7 +180,7 @@ def make_features(
     Parameters
     ----------
     name : str
-        One of `NAMES`, or "K-means".
+        One of `NAMES` or `OTHERS`, or "K-means".
     setting : Setting
         Its weights and codes.
     n_filters, patch_size, n_patches, stride : int
@@ -195,8 +206,10 @@ def make_features(
 def _encoder(name: str, setting: Setting) -> Any:
     if setting.threshold is not None:
         return SoftThresholdEncoder(alpha=setting.threshold)
-    if name in ("kRICA", "d-kRICA"):
-        return "transform"  # k(w, x) has no signs
+    if name == "LLC":
+        return LLCEncoder(n_neighbors=5)
+    if name in ("kRICA", "d-kRICA", *UNITS):
+        return "transform"  # k(w, x) and activities have no signs
     return "transform-both-signs" if name in SLOW else SoftThresholdEncoder(alpha=0.0)
 
 

@@ -161,6 +161,7 @@ def _kernel(
         scale=1.0,  # the paper's objective
         sparsity=0.01,
         normalize=True,
+        unit_codes=False,
         max_iter=max_iter,
         tol=1e-5,
         optimizer=optimizer,

@@ -30,7 +30,13 @@ NOTE = (
 )
 
 # The objective of the paper; P4-defaults has that of the library.
-PAPER: dict[str, Any] = {"scale": 1.0, "sparsity": 0.01, "normalize": True, "tol": 1e-5}
+PAPER: dict[str, Any] = {
+    "scale": 1.0,
+    "sparsity": 0.01,
+    "normalize": True,
+    "unit_codes": False,
+    "tol": 1e-5,
+}
 
 
 class Trial(NamedTuple):

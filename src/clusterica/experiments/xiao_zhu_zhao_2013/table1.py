@@ -53,7 +53,8 @@ NOTE = (
     "class, for KICA {filters_per_class_kica}. KSR's own codes are those of half as many patches in each "
     "direction as the others'; own codes of KICA, KSR and white kRICA and d-kRICA have no last column. Dead "
     "there: the most of a "
-    "kind. Accuracy is the mean over classes. Quoted rows are printed as the paper has them."
+    "kind. Accuracy is the mean over classes. Quoted rows are printed as the paper has them; P4-descriptors "
+    "computes them, from descriptors in place of patches."
 )
 PAPER = {
     "K-means": "",

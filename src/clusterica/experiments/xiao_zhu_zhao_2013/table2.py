@@ -66,8 +66,6 @@ VOTE_NOTE = (
     "had one size of patches in its last column; the others were added after its test scores were known."
 )
 QUOTED = (
-    ("Sparse RBM (quoted)", "72.4"),
-    ("Sparse auto-encoder (quoted)", "73.4"),
     ("Improved LCC (quoted)", "74.5"),
     ("Convolutional DBN (quoted)", "78.9"),
 )
@@ -77,6 +75,9 @@ CENTROIDS = (
     ("K-means, triangle, 4000", "79.6", "triangle", 4000),
 )
 PAPER = {
+    "Sparse RBM": "72.4",
+    "Sparse auto-encoder": "73.4",
+    "LLC": "",
     "K-means": "",
     "RICA": "81.4",
     "KICA": "78.3",

@@ -117,7 +117,7 @@ def _contiguous(X: Array, C: Array, shift: Array | None) -> tuple[Array, Array, 
 
 def _labels(X: Array, C: Array, shift: Array | None, rule: Rule, precision: str) -> Array:
     """Return the index of the best free centre of every row, int32."""
-    tiling = tiling_for(X.device, precision, X.shape[1], C.shape[0])
+    tiling = tiling_for(X.device, precision, X.shape[1])
     centers = round_centers(C, rule, precision, tiling)
     labels = torch.empty(X.shape[0], dtype=torch.int32, device=X.device)
     if precision != "screened":
@@ -133,7 +133,7 @@ def _labels(X: Array, C: Array, shift: Array | None, rule: Rule, precision: str)
     )  # fmt: skip
     left = torch.nonzero(other == nearest.OPEN.value)[:, 0]
     if len(left):
-        tiling = tiling_for(X.device, "float32", d, C.shape[0])
+        tiling = tiling_for(X.device, "float32", d)
         centers = round_centers(C, rule, "float32", tiling)
         launch_nearest(X, centers, shift, labels, labels, left, rule, "float32", tiling)
     return labels

@@ -57,7 +57,8 @@ def prepare(filters: Filters, device: Any, precision: str) -> Prepared:
     if dtype != torch.float32:
         largest = torch.clamp(F.abs().amax(), min=2.0**-100)
         scale = torch.exp2(-torch.floor(torch.log2(largest)))[None]
-    n_words = -(-k // tiling_of_codes(precision).centers) * tiling_of_codes(precision).centers
+    tile = tiling_of_codes(device, precision, d).centers
+    n_words = -(-k // tile) * tile
     words = torch.zeros((n_words, _padded(d)), dtype=dtype, device=device)
     words[:k, :d] = F * scale
     return Prepared(words, bias, T, shift, scale, k, precision)
@@ -87,7 +88,7 @@ def pooled_codes(
     ends = np.cumsum([0] + [piece.size for piece in tiling.pieces])
     n_pieces, n_places, k = len(tiling.pieces), int(ends[-1]), filters.n_filters
     unscale = 1 / (scale * filters.scale)
-    tiles = tiling_of_codes(filters.precision)
+    tiles = tiling_of_codes(images.device, filters.precision, filters.words.shape[1])
     settings: dict[str, Any] = {
         "BM": tiles.rows, "BN": tiles.centers, "num_warps": tiles.warps, "num_stages": tiles.stages,
         "DOT": "tf32" if filters.precision == "tf32" else "ieee",
@@ -116,14 +117,6 @@ def pooled_codes(
         CODE=CODES[code], POOLING=_POOLINGS.get(pooling, "sum"), **settings,
     )  # fmt: skip
     return _joined(pieces, tiling.pieces, cells, pooling)
-
-
-def row_bytes(n_features: int, precision: str, code: Code) -> int:
-    """Return the memory for each patch: its row, under the triangle code as it is and whitened besides."""
-    wide = _padded(n_features)
-    return (2 if precision in _WORDS else 4) * wide + (
-        16 * wide + 8 if code is Code.TRIANGLE else 0
-    )
 
 
 def _padded(n_features: int) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import torch
+
 # Rows and centres of a tile that stay in registers with all features; more features are read in chunks.
 _MOST_HELD = 256
 
@@ -34,17 +36,50 @@ def chunk_widths(n_features: int) -> tuple[int, ...] | None:
 CHUNK = 32
 
 
-def tiling_of_codes(precision: str) -> KernelTiling:
+def tiling_of_codes(device: Any, precision: str, n_features: int) -> KernelTiling:
     """Return the sizes for pooled codes: patches and filters of a tile."""
     # By the compiler, with 108 features: no spills, and two to four programs on a multiprocessor, but for
     # float32 outside matrix units, which spills with tiles of 64 x 64. Not timed yet.
-    return KernelTiling(32 if precision in ("float32", "screened") else 64, 64, CHUNK, 4, 3)
+    rows = 32 if precision in ("float32", "screened") else 64
+    return smaller(
+        KernelTiling(rows, 64, CHUNK, 4, 3), precision, n_features, _shared_memory(device)
+    )
 
 
-def tiling_for(device: Any, precision: str, n_features: int, n_centers: int) -> KernelTiling:
-    """Return the sizes for a device."""
+def tiling_for(device: Any, precision: str, n_features: int) -> KernelTiling:
+    """Return the sizes for the assignment: rows and centres of a tile."""
     # By what the compiler says (benchmarks.kernel_resources): with 50, 108 and 300 features none spills
     # registers, and two or three programs share a multiprocessor, so that one multiplies while another
     # compares. A screen and float32 outside matrix units need more registers. Not timed yet: that is for
     # benchmarks.kmeans_gpu --sweep.
-    return KernelTiling(64, 32 if precision in ("screened", "float32") else 64, CHUNK, 4, 2)
+    centers = 32 if precision in ("screened", "float32") else 64
+    return smaller(
+        KernelTiling(64, centers, CHUNK, 4, 2), precision, n_features, _shared_memory(device)
+    )
+
+
+def smaller(tiling: KernelTiling, precision: str, n_features: int, limit: int) -> KernelTiling:
+    """Return the tiling with fewer centres or rows where a program has less shared memory than it needs.
+
+    It holds a tile of rows and, for each stage, one of centres, and a few hundred bytes: so the compiler
+    reports for Hopper GPUs.
+    """
+    widths = chunk_widths(n_features)
+    wide = tiling.features if widths is None else sum(widths)
+    itemsize = 2 if precision in ("bfloat16", "float16", "screened") else 4
+    while True:
+        rows, centers, *_, stages = tiling
+        if (rows + stages * centers) * wide * itemsize <= limit - 2048 or rows == centers == 16:
+            return tiling
+        if centers > 16:
+            tiling = tiling._replace(centers=centers // 2)
+        else:
+            tiling = tiling._replace(rows=rows // 2)
+
+
+def _shared_memory(device: Any) -> int:
+    """Return the bytes of shared memory that a program may have."""
+    device = torch.device(device)
+    if device.type != "cuda":  # the interpreter
+        return 2**30
+    return int(torch.cuda.get_device_properties(device).shared_memory_per_block_optin)
