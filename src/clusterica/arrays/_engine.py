@@ -10,6 +10,7 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from operator import getitem, itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -105,7 +106,7 @@ class Chunks:
             )
             if high > low
         ]
-        handles = [self.engine.submit(_pick, handle, own) for handle, own in parts]
+        handles = [self.engine.submit(getitem, handle, own) for handle, own in parts]
         return replace(self, handles=handles, lengths=tuple(len(own) for _, own in parts))
 
     def fetch(self) -> Any:
@@ -227,8 +228,8 @@ def walk_chunks(
         return engine.join(handles, rows.chunks.lengths, like), None
     both = _results(_both, job, rows, rows.kept, aligned)
     both = engine.keep(both, rows.n_rows * like.nbytes) or both
-    values = [engine.submit(_first, pair) for pair in both]
-    total = _total(engine, [engine.submit(_second, pair) for pair in both])
+    values = [engine.submit(itemgetter(0), pair) for pair in both]
+    total = _total(engine, [engine.submit(itemgetter(1), pair) for pair in both])
     return engine.join(values, rows.chunks.lengths, like), total
 
 
@@ -288,20 +289,8 @@ def _sums(job: _Job, chunk: Array, *aligned: np.ndarray) -> Any:
     return _both(job, chunk, *aligned)[1]
 
 
-def _first(pair: tuple[Any, Any]) -> Any:
-    return pair[0]
-
-
-def _second(pair: tuple[Any, Any]) -> Any:
-    return pair[1]
-
-
 def _add(*sums: tuple[Any, ...]) -> Any:
     return rebuild(sums[0], [sum(values[1:], values[0]) for values in zip(*sums, strict=True)])
-
-
-def _pick(chunk: Array, indices: np.ndarray) -> Array:
-    return chunk[indices]
 
 
 def _apply(job: tuple[Callable[..., Any], tuple[Any, ...]], chunk: Array) -> Any:
