@@ -7,7 +7,7 @@ BIN    := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help demo test browser chromium test-all test-lowest test-no-avx512 coverage coverage-summary coverage-torch lint typecheck
-.PHONY: docs bench fuzz fuzz-all audit licences dist smoke check-tag lock format clean
+.PHONY: docs bench fuzz fuzz-all trust audit licences dist smoke check-tag lock format clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,6 +67,7 @@ typecheck: $(VENV)/.installed-dev  ## Types of src
 
 docs: $(VENV)/.installed-docs  ## Build the documentation into docs/_build/html
 	$(BIN)/python -m benchmarks.papers
+	$(BIN)/python -m benchmarks.trust --page
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
 
 bench: $(VENV)/.installed-bench  ## Compare with other libraries
@@ -79,6 +80,9 @@ fuzz: $(VENV)/.installed-fuzz  ## Fuzz all readers of files; RUNS=50000 TARGETS=
 
 fuzz-all: $(VENV)/.installed-fuzz  ## Fuzz until each reader, as it is, has been executed a million times
 	$(BIN)/python -m fuzz --total 1000000 --runs 100000 --jobs 2
+
+trust: $(VENV)/.installed-dev  ## Run the tests behind docs/trust.rst, and write their figures into it
+	$(BIN)/python -m benchmarks.trust
 
 audit: $(VENV)/.installed-dev  ## Compare what is installed with known vulnerabilities; needs the network
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check pip-audit
