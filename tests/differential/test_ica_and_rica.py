@@ -251,9 +251,8 @@ def test_kernel_rica(table, k, with_labels, normalize, unit_codes, seed):
         table.d, 1 + 0.7 * 4 * max(np.abs(X).max(), np.abs(W).max()) ** 2 * table.d
     )
     error = of_codes * (len(W) + 2) ** 3
-    if (
-        unit_codes and len(W) > 1
-    ):  # an error turns a code by itself over the length, and by 2 at most
+    if unit_codes and len(W) > 1:
+        # An error turns a code by itself over the length, and by 2 at most.
         turned = of_codes * len(W) / np.maximum(np.sqrt((S**2).sum(axis=1)), 1e-300)
         apart = np.minimum(2 * turned, 2)[:, None]
         assert_close(model.transform(table.rows), reference.units(S), apart, "transform")
