@@ -10,6 +10,7 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from operator import getitem, itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -105,7 +106,7 @@ class Chunks:
             )
             if high > low
         ]
-        handles = [self.engine.submit(_pick, handle, own) for handle, own in parts]
+        handles = [self.engine.submit(getitem, handle, own) for handle, own in parts]
         return replace(self, handles=handles, lengths=tuple(len(own) for _, own in parts))
 
     def fetch(self) -> Any:
@@ -124,7 +125,12 @@ def map_chunks(
     ``fn`` runs inside a task, with one thread. ``like`` has a row of the result, for its shape and dtype.
     With ``keep`` the result stays in the memory of the cluster, if there is room.
     """
-    handles = chunks.map(_with_settings, (fn, shared, _task_settings()))
+
+    def run(chunk: Array, settings: dict[str, Any], *shared: Any) -> Any:
+        with config_context(**settings):
+            return fn(chunk, *shared)
+
+    handles = chunks.map(run, _task_settings(), *shared)
     result = replace(chunks, handles=handles, row_shape=like.shape[1:], dtype=like.dtype)
     result = result.kept() if keep else result
     return chunks.engine.join(result.handles, chunks.lengths, like)
@@ -227,8 +233,8 @@ def walk_chunks(
         return engine.join(handles, rows.chunks.lengths, like), None
     both = _results(_both, job, rows, rows.kept, aligned)
     both = engine.keep(both, rows.n_rows * like.nbytes) or both
-    values = [engine.submit(_first, pair) for pair in both]
-    total = _total(engine, [engine.submit(_second, pair) for pair in both])
+    values = [engine.submit(itemgetter(0), pair) for pair in both]
+    total = _total(engine, [engine.submit(itemgetter(1), pair) for pair in both])
     return engine.join(values, rows.chunks.lengths, like), total
 
 
@@ -288,28 +294,10 @@ def _sums(job: _Job, chunk: Array, *aligned: np.ndarray) -> Any:
     return _both(job, chunk, *aligned)[1]
 
 
-def _first(pair: tuple[Any, Any]) -> Any:
-    return pair[0]
-
-
-def _second(pair: tuple[Any, Any]) -> Any:
-    return pair[1]
-
-
 def _add(*sums: tuple[Any, ...]) -> Any:
     return rebuild(sums[0], [sum(values[1:], values[0]) for values in zip(*sums, strict=True)])
-
-
-def _pick(chunk: Array, indices: np.ndarray) -> Array:
-    return chunk[indices]
 
 
 def _apply(job: tuple[Callable[..., Any], tuple[Any, ...]], chunk: Array) -> Any:
     fn, shared = job
     return fn(chunk, *shared)
-
-
-def _with_settings(chunk: Array, job: tuple[Any, ...]) -> Any:
-    fn, shared, settings = job
-    with config_context(**settings):
-        return fn(chunk, *shared)

@@ -58,7 +58,11 @@ def ray_chunks(X: Any) -> Chunks:
     handles = X
     if as_dataset:
         handles = [engine.submit(_as_array, block) for block in X.to_numpy_refs()]
-    kinds = engine.fetch([engine.submit(_kind, handle) for handle in handles])
+
+    def kind_of(block: np.ndarray) -> tuple[tuple[int, ...], np.dtype[Any]]:
+        return tuple(block.shape), block.dtype
+
+    kinds = engine.fetch([engine.submit(kind_of, handle) for handle in handles])
     # Filters leave empty blocks behind; an op sees at least one row.
     full = [(handle, *kind) for handle, kind in zip(handles, kinds, strict=True) if kind[0][0]]
     if not full:
@@ -88,7 +92,3 @@ def _as_array(block: Any) -> np.ndarray:
         return np.asarray(block)
     columns = [np.asarray(column) for column in block.values()]
     return columns[0] if len(columns) == 1 else np.column_stack(columns)
-
-
-def _kind(block: np.ndarray) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    return tuple(block.shape), block.dtype

@@ -67,17 +67,14 @@ def streamed(rows: Rows, size: int) -> Generator[Block, None, None]:
 
 def fits(rows: Rows) -> bool:
     """Whether all rows may stay on the device: in half of its free memory, or of the budget if one is set."""
-    return rows.n_rows * rows.n_features * rows.dtype.itemsize <= _room(rows.place)
+    config, like = active_config(), rows.place.like
+    if config.memory_is_set or not _is_cuda(like):
+        room = config.memory
+    else:
+        import torch
 
-
-def _room(place: Place) -> int:
-    config = active_config()
-    if config.memory_is_set or not _is_cuda(place.like):
-        return config.memory // 2
-    import torch
-
-    free: int = torch.cuda.mem_get_info(place.like.device)[0]
-    return free // 2
+        room = torch.cuda.mem_get_info(like.device)[0]
+    return rows.n_rows * rows.n_features * rows.dtype.itemsize <= room // 2
 
 
 def _one_ahead(blocks: Iterator[Block]) -> Generator[Block, None, None]:

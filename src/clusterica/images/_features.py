@@ -286,7 +286,10 @@ class ImageFeatures(
         chunks = as_chunks(X)
         if chunks is not None:
             like = np.empty((1, self.n_features_out_), np.float32)
-            return map_chunks(_features_of, chunks, self, like=like)
+            # The images of a chunk have been checked with the others; here they are brought into their form.
+            return map_chunks(
+                lambda X: self._encoded(self._checked(X, reset=False)).values, chunks, like=like
+            )
         features, n_failed = self._encoded(images)
         if n_failed:
             self.encoder_.warn_not_converged(n_failed)
@@ -460,11 +463,6 @@ class ImageFeatures(
         tags.input_tags.three_d_array = True
         tags.transformer_tags.preserves_dtype = ["float32"]
         return tags
-
-
-def _features_of(X: Array, model: ImageFeatures) -> Array:
-    """Return the features of a chunk of images on a cluster; all of them have been checked."""
-    return model._encoded(model._checked(X, reset=False)).values
 
 
 def _one_or_all(values: list[Any]) -> Any:

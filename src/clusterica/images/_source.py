@@ -15,7 +15,6 @@ import scipy.sparse as sp
 
 from clusterica.arrays import (
     Array,
-    Chunks,
     Place,
     as_chunks,
     check_not_masked,
@@ -286,19 +285,16 @@ def _stacked(X: Any, caller: str) -> Images:
         )
     _check_dtype(X)
     if chunks is not None:
-        return _on_cluster(chunks.kept())
+        # On a cluster every chunk is a part of its own.
+        kept = chunks.kept()
+        shape = kept.row_shape if len(kept.row_shape) == 3 else (*kept.row_shape, 1)
+        parts = [
+            Part(int(start), RemoteImages(kept.engine, handle, (n, *shape)))
+            for start, handle, n in zip(kept.starts, kept.handles, kept.lengths, strict=True)
+        ]
+        return Images(parts, np.empty((0, 0), np.float32))
     images = _on_host_if_there(X)
     return Images([Part(0, images if ndim == 4 else images[..., None])], X)
-
-
-def _on_cluster(chunks: Chunks) -> Images:
-    """Return images on a cluster, with a part for every chunk."""
-    shape = chunks.row_shape if len(chunks.row_shape) == 3 else (*chunks.row_shape, 1)
-    parts = [
-        Part(int(start), RemoteImages(chunks.engine, handle, (n, *shape)))
-        for start, handle, n in zip(chunks.starts, chunks.handles, chunks.lengths, strict=True)
-    ]
-    return Images(parts, np.empty((0, 0), np.float32))
 
 
 def _listed(X: Any, caller: str) -> Images:

@@ -215,7 +215,7 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
         if chunks is not None:
             n_classes = len(self.classes_)
             like = np.empty((1,) if n_classes == 2 else (1, n_classes))
-            return map_chunks(_decisions_of, chunks, self, like=like)
+            return map_chunks(lambda X: to_host(self.decision_function(X)), chunks, like=like)
         # Summed over the blocks of features, of which only one is in memory.
         decisions: Any = 0.0
         if self.kernel == "linear":
@@ -284,16 +284,13 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
 
     def _raw_blocks(self, X: Any) -> Iterator[Array]:
         """Yield blocks of features as they come; on a cluster they stay there until the next one."""
-        for F in self._given_blocks(X):
-            chunks = as_chunks(F)
-            yield F if chunks is None else map_chunks(_same, chunks, like=F[:1], keep=True)
-
-    def _given_blocks(self, X: Any) -> Iterator[Array]:
         if self.features is not None:
-            yield from self.features(X)
-            return
-        for start in range(0, X.shape[1], 1024):  # columns that are standardised at a time
-            yield X[:, start : start + 1024]
+            given = self.features(X)
+        else:  # 1,024 columns are standardised at a time
+            given = (X[:, i : i + 1024] for i in range(0, X.shape[1], 1024))
+        for F in given:
+            chunks = as_chunks(F)
+            yield F if chunks is None else map_chunks(lambda F: F, chunks, like=F[:1], keep=True)
 
     def _blocks(self, X: Any) -> Iterator[Array]:
         """Yield blocks of standardised features, by the mean and deviation of the training rows."""
@@ -378,11 +375,3 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
             self.X_fit_ = here(X)
             self.kept_nbytes_ = int(np.prod(X.shape)) * to_host(X[:1]).itemsize
             self.kept_nbytes_ += to_host(self.dual_coef_).nbytes
-
-
-def _same(chunk: Array) -> Array:
-    return chunk
-
-
-def _decisions_of(chunk: Array, model: KernelRidgeClassifier) -> Array:
-    return to_host(model.decision_function(chunk))

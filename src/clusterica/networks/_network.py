@@ -216,7 +216,7 @@ class FeatureNetwork(
         chunks = as_chunks(images)
         if chunks is not None:
             like = np.empty((1, self.n_features_out_), np.float32)
-            return map_chunks(_features_of, chunks, self, like=like)
+            return map_chunks(self.transform, chunks, like=like)
         xp, place = namespace_of(images), Place(images)
         features = None
         # Block by block: the maps of all images together would not fit.
@@ -361,7 +361,3 @@ def _maps(images: Any, layers: list[Layer]) -> list[Array]:
 
 def _last_maps(images: Any, layers: list[Layer]) -> Array:
     return _maps(images, layers)[-1]
-
-
-def _features_of(images: Array, network: FeatureNetwork) -> Array:
-    return network.transform(images)

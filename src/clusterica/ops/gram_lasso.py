@@ -125,7 +125,15 @@ def lasso_of_gram_reference(
     kernel may all be near one, and gradient steps would then need thousands of iterations.
     """
     xp = namespace_of(B)
-    split = _first_weight(B, G, alpha)
+    # The weight is adapted by some steps on a few hundred rows: only the mean size of codes is needed, and it
+    # adapts later on.
+    split = _Split(G, alpha, _size(G))
+    few = B[:: max(1, B.shape[0] // 256), :]
+    Z = U = xp.zeros_like(few)
+    for _ in range(3):
+        for _ in range(_CHECK_EVERY):
+            Z, U = split.step(few, Z, U)
+        split, U = _reweighted(split, Z, U)
     Z = U = xp.zeros_like(B)
     where, done = xp.arange(B.shape[0], device=B.device), []
     fewest = leave * B.shape[0]
@@ -195,20 +203,6 @@ class _Split:
         most = self.alpha / self.rho
         U = namespace_of(V).clip(V, min=-most, max=most)
         return V - U, U
-
-
-def _first_weight(B: Array, G: Array, alpha: float) -> _Split:
-    """Return a splitting whose weight was adapted by some steps on a few rows."""
-    xp = namespace_of(B)
-    split = _Split(G, alpha, _size(G))
-    # A few hundred rows are enough: only the mean size of codes is needed, and the weight adapts later on.
-    few = B[:: max(1, B.shape[0] // 256), :]
-    Z = U = xp.zeros_like(few)
-    for _ in range(3):
-        for _ in range(_CHECK_EVERY):
-            Z, U = split.step(few, Z, U)
-        split, U = _reweighted(split, Z, U)
-    return split
 
 
 def _size(G: Array) -> float:

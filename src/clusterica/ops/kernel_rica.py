@@ -177,7 +177,9 @@ def landscape(total: KernelSums, W: Array, G: Array, *, n_rows: int, model: Mode
     # The weights of the parts of T, as `_parts` has them.
     a, parts = model.factor, [1.0]
     if a is None:
-        a = _best_factor(G, M)
+        # Σ sᵀs / Σ sᵀG s minimises a² Σ sᵀG s - 2a Σ sᵀs; 0 where all codes are zero.
+        squares, doubled = float(xp.linalg.trace(M)), float(xp.sum(G * M))
+        a = squares / doubled if doubled > 0 else 0.0
         parts = [2 * a * a, -4 * a, 1.0]
     # Once M is known, the reconstruction needs no rows: Σ sᵀ bend s is the product of bend and M.
     error = total.diagonal + xp.sum(_bend(G, a) * M) / 2
@@ -195,13 +197,6 @@ def landscape(total: KernelSums, W: Array, G: Array, *, n_rows: int, model: Mode
         Pull(scale / n_rows, vector / n_rows),
         a,
     )
-
-
-def _best_factor(G: Array, M: Array) -> float:
-    """Return ``Σ sᵀs / Σ sᵀG s``, which minimises ``a² Σ sᵀG s - 2a Σ sᵀs``; 0 where all codes are zero."""
-    xp = namespace_of(G)
-    squares, doubled = float(xp.linalg.trace(M)), float(xp.sum(G * M))
-    return squares / doubled if doubled > 0 else 0.0
 
 
 @working_memory(lambda row, W: (row.n_features + 5 * W.shape[0]) * row.itemsize)

@@ -54,7 +54,7 @@ class Table(NamedTuple):
     draws=False,
     options=("data", "rows"),
     needs="MNIST and CIFAR-10 for the last rows",
-    minutes=16,
+    minutes=4,
 )
 def run(ctx: Context) -> Result:
     """Learn and score all codes on every split of every set."""
