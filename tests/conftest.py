@@ -102,9 +102,10 @@ def put(request):
 class Watcher:
     """A callback that notes the tasks that end, whose they are, and models on the way; may ask to stop."""
 
-    def __init__(self, stop_after=None):
+    def __init__(self, stop_after=None, stop_at="iteration"):
         super().__init__()
-        self.names, self.owners, self.models, self.stop_after = [], [], [], stop_after
+        self.names, self.owners, self.models = [], [], []
+        self.stop_after, self.stop_at = stop_after, stop_at
 
     def setup(self, estimator, context):
         pass
@@ -120,7 +121,7 @@ class Watcher:
         self.owners.append(context.estimator_name)
         if context.task_name == "iteration":
             self.models.append(fitted_estimator)
-        return self.stop_after is not None and self.names.count("iteration") >= self.stop_after
+        return self.stop_after is not None and self.names.count(self.stop_at) >= self.stop_after
 
     def count(self, owner, name):
         return list(zip(self.owners, self.names, strict=True)).count((owner, name))

@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 from sklearn.cluster import KMeans as SklearnKMeans
 from sklearn.exceptions import NotFittedError
+from sklearn.metrics import ConfusionMatrixDisplay
 from sklearn.preprocessing import StandardScaler
 
 from clusterica.cluster import KMeans
 from clusterica.datasets import make_sparse_sources
 from clusterica.display import CentersDisplay, FiltersDisplay, check_matplotlib, tile_images
 from clusterica.ica import ClusterICA, KernelICA
+from clusterica.networks.recipes import make_classifier
 from clusterica.preprocessing import Whitener
 
 Figure = pytest.importorskip("matplotlib.figure").Figure
@@ -135,6 +137,17 @@ def test_centers_errors(ax):
         CentersDisplay(np.ones((2, 2)), np.ones((1, 3))).plot(ax=ax)
     with pytest.raises(ValueError, match="max_points is 0"):
         CentersDisplay(np.ones((2, 2)), np.ones((1, 2))).plot(ax=ax, max_points=0)
+
+
+def test_confusion_of_a_classifier_of_images(ax):
+    """That of scikit-learn takes our classifiers, with class names."""
+    rng = np.random.default_rng()
+    y = np.repeat(["dark", "light"], 20)
+    images = rng.normal(size=(40, 8, 8)) + 100 * (y == "light")[:, None, None] * np.eye(8)
+    model = make_classifier("fast", (8, 8), n_filters=8, random_state=0).fit(images, y)
+    display = ConfusionMatrixDisplay.from_estimator(model, images, y, ax=ax)
+    assert display.confusion_matrix.sum() == 40
+    assert [text.get_text() for text in ax.get_xticklabels()] == ["dark", "light"]
 
 
 def test_missing_matplotlib(monkeypatch):

@@ -16,6 +16,9 @@ def test_every_strength_is_reported(tall, watcher):
     seen = watcher()
     model = LinearSVC(random_state=0).set_callbacks(seen).fit(*tall)
     assert seen.names.count("strength") == 5 * len(model.C_path_) + 1
+    # Iterations of the last one only: each task with iterations has a progress bar, and there is one screen.
+    assert seen.names.index("iteration") > 5 * len(model.C_path_) - 1
+    assert seen.names.count("iteration") == model.n_iter_
 
 
 def test_stopped_by_a_callback(tall, watcher):
@@ -27,7 +30,7 @@ def test_stopped_by_a_callback(tall, watcher):
 
 
 def test_search_stopped_by_a_callback(tall, watcher):
-    seen = watcher(stop_after=3)
+    seen = watcher(stop_after=1, stop_at="strength")
     model = LinearSVC(random_state=0).set_callbacks(seen).fit(*tall)
     assert seen.names.count("strength") == 2
     assert pytest.approx(10 / 400) == model.C_
@@ -39,6 +42,6 @@ def test_folds_solved_together_are_one_task(wide, monkeypatch, watcher):
     seen = watcher()
     model = LinearSVC(random_state=0).set_callbacks(seen).fit(*wide)
     assert seen.names.count("strength") == len(model.C_path_) / 4 + 1  # four values of C at once
-    stopping = watcher(stop_after=3)
+    stopping = watcher(stop_after=1, stop_at="strength")
     LinearSVC(random_state=0).set_callbacks(stopping).fit(*wide)
     assert stopping.names.count("strength") == 2

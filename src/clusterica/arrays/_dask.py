@@ -73,7 +73,12 @@ class DaskEngine(Engine):
         if self.client is None:
             room: float = active_config().memory
         else:
-            room = _KEPT_SHARE * self.client.run_on_scheduler(_memory_of_workers)
+
+            def memory_of_workers(dask_scheduler: Any) -> float:
+                limits = [worker.memory_limit for worker in dask_scheduler.workers.values()]
+                return sum(limits) if all(limits) else math.inf  # a worker without a limit says 0
+
+            room = _KEPT_SHARE * self.client.run_on_scheduler(memory_of_workers)
         if nbytes > room:
             return None
         return list(dask.persist(*handles, scheduler=self.client))
@@ -96,11 +101,6 @@ def dask_chunks(X: Array) -> Chunks:
     client = getattr(scheduler, "__self__", None)
     engine = DaskEngine(client if hasattr(client, "scheduler_info") else None)
     return Chunks(engine, handles, X.chunks[0], X.shape[1:], np.dtype(X.dtype))
-
-
-def _memory_of_workers(dask_scheduler: Any) -> float:
-    limits = [worker.memory_limit for worker in dask_scheduler.workers.values()]
-    return sum(limits) if all(limits) else math.inf  # a worker without a limit says 0
 
 
 def _joined(*pieces: bytes) -> Any:

@@ -125,7 +125,12 @@ def map_chunks(
     ``fn`` runs inside a task, with one thread. ``like`` has a row of the result, for its shape and dtype.
     With ``keep`` the result stays in the memory of the cluster, if there is room.
     """
-    handles = chunks.map(_with_settings, (fn, shared, _task_settings()))
+
+    def run(chunk: Array, settings: dict[str, Any], *shared: Any) -> Any:
+        with config_context(**settings):
+            return fn(chunk, *shared)
+
+    handles = chunks.map(run, _task_settings(), *shared)
     result = replace(chunks, handles=handles, row_shape=like.shape[1:], dtype=like.dtype)
     result = result.kept() if keep else result
     return chunks.engine.join(result.handles, chunks.lengths, like)
@@ -296,9 +301,3 @@ def _add(*sums: tuple[Any, ...]) -> Any:
 def _apply(job: tuple[Callable[..., Any], tuple[Any, ...]], chunk: Array) -> Any:
     fn, shared = job
     return fn(chunk, *shared)
-
-
-def _with_settings(chunk: Array, job: tuple[Any, ...]) -> Any:
-    fn, shared, settings = job
-    with config_context(**settings):
-        return fn(chunk, *shared)

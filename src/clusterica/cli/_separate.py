@@ -97,7 +97,12 @@ def separate(
     unmixing, mixing, found = _unmix(table.values, sources, method, seed)
     names = tuple(f"source {i + 1}" for i in range(found.shape[1]))
     with new_files(output) as folder:
-        _write_sources(folder, signals[0].suffix, Table(found, names, (), table.rate))
+        suffix, all_sources = signals[0].suffix, Table(found, names, (), table.rate)
+        if suffix.lower() != ".wav":
+            write_table(folder / f"sources{suffix}", all_sources)
+        else:  # one by one, to listen to
+            for i, source in enumerate(found.T, 1):
+                write_table(folder / f"source-{i}.wav", all_sources._replace(values=source))
         _write_matrix(folder / "mixing.csv", "signal", table.names, mixing, names)
         _write_matrix(folder / "unmixing.csv", "source", names, unmixing, table.names)
         if picture:
@@ -304,15 +309,6 @@ def _unmix(
     scale = found.std(axis=0)
     unmixing = unmixing / scale[:, None]
     return unmixing, np.linalg.pinv(unmixing), found / scale
-
-
-def _write_sources(folder: Path, suffix: str, table: Table) -> None:
-    """Write the sources; those of a recording one by one, to listen to."""
-    if suffix.lower() != ".wav":
-        write_table(folder / f"sources{suffix}", table)
-        return
-    for i in range(table.values.shape[1]):
-        write_table(folder / f"source-{i + 1}.wav", table._replace(values=table.values[:, i]))
 
 
 def _write_matrix(

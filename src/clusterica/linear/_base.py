@@ -171,7 +171,7 @@ class LinearClassifier(AccuracyMixin, CallbackSupportMixin, ClassifierMixin, Bas
         progress = fit_progress(self, 126, X=X, y=y)
         chosen = self._choose(solver, problem, weights, total, progress)
         task = Task(chosen.strength, weights / weights.sum(), self.tol, self.max_iter)
-        solution = solver.solve_all([task], [chosen.start], progress)[0]
+        solution = solver.solve_all([task], [chosen.start], progress, show_iterations=True)[0]
         self._set_fitted(problem, solver, solution, task)
         search = chosen.search
         path = None if search is None else np.array([self._grid(s, total) for s in search.steps])

@@ -169,7 +169,7 @@ class HeldOutScores:
             for out in self._folds:
                 kept = np.where(out, 0, self._weights)
                 tasks.append(Task(strength, kept / kept.sum(), self._tol, self._max_iter))
-        solutions = self._solver.solve_all(tasks, starts, self._progress)
+        solutions = self._solver.solve_all(tasks, starts, self._progress, show_iterations=False)
         for i, step in enumerate(strengths):
             self.solutions[step] = solutions[i * n : (i + 1) * n]
         scores = []

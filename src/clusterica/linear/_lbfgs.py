@@ -178,10 +178,15 @@ class PrincipalSolver(Solver):
         return self._solve_together([task], [start], progress)[0]
 
     def solve_all(
-        self, tasks: list[Task], starts: list[Solution | None], progress: Progress
+        self,
+        tasks: list[Task],
+        starts: list[Solution | None],
+        progress: Progress,
+        *,
+        show_iterations: bool,
     ) -> list[Solution]:
         """Solve tasks that differ in C and shares, all together: one subtask of the progress."""
-        part = progress.subtask("strength", tasks[0].max_iter)
+        part = progress.subtask("strength", tasks[0].max_iter if show_iterations else 0)
         solutions = self._solve_together(tasks, starts, part)
         stopped = part.end()
         return [s._replace(stopped=s.stopped or stopped) for s in solutions]

@@ -112,16 +112,21 @@ class Solver(ABC):
         """Minimise, from an earlier solution if there is one."""
 
     def solve_all(
-        self, tasks: list[Task], starts: list[Solution | None], progress: Progress
+        self,
+        tasks: list[Task],
+        starts: list[Solution | None],
+        progress: Progress,
+        *,
+        show_iterations: bool,
     ) -> list[Solution]:
         """Solve tasks that differ in C and shares, one after the other, each a subtask of the progress.
 
-        A task without a start begins from the solution before it. No task begins after a callback has
-        asked to stop.
+        A search shows no iterations: every task would get a progress bar, and fill the screen. A task
+        without a start begins from the solution before it. No task begins after a callback has asked to stop.
         """
         solutions: list[Solution] = []
         for task, start in zip(tasks, starts, strict=True):
-            part = progress.subtask("strength", task.max_iter)
+            part = progress.subtask("strength", task.max_iter if show_iterations else 0)
             begin = solutions[-1] if start is None and solutions else start
             solution = self.solve(task, begin, part)
             stopped = part.end() or solution.stopped

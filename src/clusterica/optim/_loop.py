@@ -38,6 +38,7 @@ class Progress:
     def __init__(self, estimator: Any, context: Any, *, X: Any = None, y: Any = None) -> None:
         self.estimator = estimator
         self._context = context
+        self.has_parts = context.max_subtasks != 0  # otherwise its iterations are not reported
         self.data = {"X": X, "y": y}
         context.call_on_fit_task_begin(estimator=estimator, **self.data)
 
@@ -192,7 +193,8 @@ def iterate(
         The loop has converged when the relative change of the objective and that of the parameters
         are both at most tol, or when a step changes nothing.
     progress : Progress, optional
-        Task of this loop; every iteration is reported to it, and a callback may stop the loop.
+        Task of this loop; every iteration is reported to it if it has parts, and a callback may stop the
+        loop.
     fitted : callable, optional
         From the parameters to fitted attributes, for callbacks that need a fitted estimator.
     hook : callable, optional
@@ -206,7 +208,8 @@ def iterate(
         # A loop that had converged when it was stored does nothing any more.
         converged, stopped = state.converged, False
         while n_iter < max_iter and not (converged or stopped):
-            task = progress.subtask("iteration") if progress is not None else None
+            reporting = None if progress is None or not progress.has_parts else progress
+            task = None if reporting is None else reporting.subtask("iteration")
             last = history[-1] if history else math.inf
             result = step(params)
             params, n_iter = result.params, n_iter + 1

@@ -132,10 +132,11 @@ class DiscriminativeKernelRICA(BaseKernelRICA):
     >>> from sklearn.datasets import load_iris
     >>> from clusterica.rica import DiscriminativeKernelRICA
     >>> X, y = load_iris(return_X_y=True)
-    >>> rica = DiscriminativeKernelRICA(1, random_state=0).fit(X, y)
+    >>> rica = DiscriminativeKernelRICA(2, random_state=0).fit(X, y)
     >>> rica.component_classes_
-    array([0, 1, 2])
-    >>> bool((rica.transform(X).argmax(axis=1) == y).mean() > 0.9)
+    array([0, 0, 1, 1, 2, 2])
+    >>> nearest = rica.component_classes_[rica.transform(X).argmax(axis=1)]
+    >>> bool((nearest == y).mean() > 0.9)
     True
     """
 
