@@ -26,8 +26,8 @@ patches = ContrastNormalizer().fit_transform(photo_patches(8000, 10, random_stat
 X = Whitener(eps=0.1).fit_transform(patches)
 
 # %%
-# The mean activity of a unit shall be 0.02. The filters of the machine are noisier: it looks at 100 patches in
-# a step, and draws the states of its units.
+# The mean activity of a unit shall be 0.02. The filters of the machine are noisier: it looks at 100 patches
+# in a step, and draws the states of its units.
 
 units = SparseAutoencoder(64, max_iter=120, random_state=0).fit(X)
 machine = SparseRBM(64, max_iter=15, random_state=0).fit(X)
