@@ -96,9 +96,9 @@ def measure(names: list[str]) -> None:
     """Run parts, and write each to the results file when it has ended."""
     for name in names:
         start = time.monotonic()
-        found = PARTS[name]()
         describe = ["git", "describe", "--always", "--dirty", "--exclude=*"]
         commit = subprocess.run(describe, cwd=ROOT, capture_output=True, text=True, check=True)
+        found = PARTS[name]()
         known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
         known[name] = {
             **found,

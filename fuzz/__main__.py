@@ -122,7 +122,7 @@ def _keep_last(name: str) -> None:
     (FOUND / f"{slug(name)}-last-{time.time_ns()}").write_bytes(content[8 : 8 + size])
 
 
-def pack(name: str, most: int = 40_000) -> None:
+def pack(name: str, most: int = 25_000) -> None:
     """Keep the smallest inputs of the corpus of a target in the repository, so many bytes of them."""
     files = sorted((FOUND / f"{slug(name)}.corpus").iterdir(), key=lambda f: (f.stat().st_size, f))
     with zipfile.ZipFile(FOLDER / "corpus" / f"{slug(name)}.zip", "w", zipfile.ZIP_DEFLATED) as box:

@@ -299,7 +299,7 @@ def test_the_summary_goes_into_the_model(command, pets, monkeypatch):
         calls.append((model, images, labels, validation))
         assert source == str(pets)
         assert seconds > 0
-        return {"banks": np.arange(3)}
+        return {"banks": np.arange(3), "data": {"n": len(images)}}
 
     monkeypatch.setattr(clusterica.report, "summarize", summarize, raising=False)
     assert command("train", pets, "-o", "m.st", "--filters", "8")[0] == 0

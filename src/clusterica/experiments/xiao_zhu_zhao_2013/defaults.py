@@ -53,7 +53,7 @@ class Table(NamedTuple):
     claim="Codes of kernel RICA are good for classification, and labels make them better.",
     draws=False,
     options=("data", "rows"),
-    needs="MNIST and CIFAR-10 for the last rows",
+    needs="MNIST and CIFAR-10 (last rows)",
     minutes=4,
 )
 def run(ctx: Context) -> Result:
