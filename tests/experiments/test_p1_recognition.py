@@ -89,7 +89,7 @@ def test_table_2_averages_over_draws_of_labels(reproduced):
     for value in rows_of_table(outcome).values():
         assert len(value["accuracies"]) == 3
         assert len(set(value["accuracies"])) > 1
-        assert np.mean(value["accuracies"]) > 0.9
+        assert np.mean(value["accuracies"]) > 0.85
     assert " ± " in outcome.result.rows[0][2]
 
 
