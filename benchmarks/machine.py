@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 import time
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ LIBRARIES = (
 def describe() -> dict[str, Any]:
     """Return the machine and the versions, for a results file."""
     return {
-        "commit": _commit(),
+        "commit": commit(),
         "cpu": _cpu_name(),
         "cores": os.cpu_count(),
         "python": platform.python_version(),
@@ -71,19 +72,19 @@ class Others:
         return ticks / os.sysconf("SC_CLK_TCK"), sum(os.times()[:4]), time.perf_counter()
 
 
-def _commit() -> str | None:
-    """Return the commit that was measured, with a mark if files were changed since."""
+def commit() -> str | None:
+    """Return the commit that is measured, with "-dirty" if files other than results have changed since."""
+    here = Path(__file__).parent
+    git = partial(subprocess.run, cwd=here.parent, capture_output=True, text=True, check=True)
     try:
-        found = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=7", "--exclude=*"],
-            cwd=Path(__file__).parent,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        found = git(["git", "rev-parse", "--short=7", "HEAD"]).stdout.strip()
+        # A benchmark that writes its file part by part would else call itself changed.
+        changed = git(
+            ["git", "status", "--porcelain", "-uno", "--", ".", ":!benchmarks/results"]
+        ).stdout
     except (OSError, subprocess.CalledProcessError):  # no git, or no repository
         return None
-    return found.stdout.strip()
+    return f"{found}-dirty" if changed else found
 
 
 def _cpu_name() -> str:

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+from benchmarks.machine import commit
 from benchmarks.tables import ROOT, rst_table
 
 RESULTS = ROOT / "benchmarks" / "results" / "trust.json"
@@ -96,14 +97,13 @@ def measure(names: list[str]) -> None:
     """Run parts, and write each to the results file when it has ended."""
     for name in names:
         start = time.monotonic()
-        describe = ["git", "describe", "--always", "--dirty", "--exclude=*"]
-        commit = subprocess.run(describe, cwd=ROOT, capture_output=True, text=True, check=True)
+        measured = commit()
         found = PARTS[name]()
         known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
         known[name] = {
             **found,
             "seconds": round(time.monotonic() - start),
-            "commit": commit.stdout.strip(),
+            "commit": measured,
             "date": datetime.now(UTC).date().isoformat(),
         }
         RESULTS.write_text(json.dumps(known, indent=2) + "\n")

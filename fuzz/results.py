@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from benchmarks.machine import commit
 
 from fuzz.target import Target
 
@@ -49,15 +50,9 @@ def add_run(name: str, target: Target, run: Run) -> dict[str, Any]:
         "peak_mib": max(entry["peak_mib"], run.peak_mib),
         "code": target.code_hash(),
         "with": target.versions(),
-        "commit": _commit(),
+        "commit": commit(),
         "date": datetime.now(UTC).date().isoformat(),
     }
     known[name] = entry
     RESULTS.write_text(json.dumps(known, indent=2) + "\n")
     return entry
-
-
-def _commit() -> str:
-    command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
-    found = subprocess.run(command, capture_output=True, text=True, check=False)
-    return found.stdout.strip()
