@@ -321,12 +321,12 @@ CASES = {
     "fields no better than random ones": (
         table1.checks(ALL_LABELS),
         table1.checks({**ALL_LABELS, "2 layers, random fields": 95.0}),
-        [7],
+        [8],
     ),
     "folds": (
         table3.checks(FOLDS),
         table3.checks({**FOLDS, "2 layers, learned fields": [0.58, 0.58]}),
-        [3, 4, 7],
+        [5, 6, 9],
     ),
     "conditions": (
         condition_checks(CONDITIONS),
