@@ -77,7 +77,7 @@ def test_masked_entries(rng):
     KMeans(2).fit(np.ma.masked_array(X))
 
 
-def test_a_missing_argument_names_the_class():
+def test_a_missing_argument_names_no_base_class():
     for found in estimators():
         needed = [
             p.name
@@ -87,6 +87,8 @@ def test_a_missing_argument_names_the_class():
         if needed and not inspect.isabstract(found):
             with pytest.raises(TypeError, match=rf"^{found.__name__}\..*{needed[0]}"):
                 found()
+    with pytest.raises(TypeError, match=r"^fit\(\) missing 1 required positional argument: 'X'$"):
+        KMeans(2).fit()
     for classifier in (LinearSVC(), RidgeClassifier()):
         with pytest.raises(
             ValueError, match=f"{type(classifier).__name__} requires y to be passed"
