@@ -343,3 +343,11 @@ def test_every_learner_that_iterates_is_killed():
         }
     source = (HERE / "killed_runs.py").read_text()
     assert sorted(name for name in iterating if f"{name}(" not in source) == []
+
+
+def test_other_blocks_are_refused(folder, rng):
+    X, Y = rng.standard_normal((2, 40, 3))
+    with clusterica.checkpoints(folder, every=0):
+        KMeans(2, init=X[:2], random_state=0).fit([X[:20], X[20:]])
+    with pytest.raises(ValueError, match="another run"), clusterica.checkpoints(folder, every=0):
+        KMeans(2, init=X[:2], random_state=0).fit([Y[:20], Y[20:]])

@@ -141,6 +141,8 @@ def train(
         found = find_usable(source, color=color, size=parse_size(size), on_error=on_error)
         if found.errors:
             note_errors(found.errors, "left out")
+            if not found.places:
+                stop(f"none of the images in {data} can be used.")
             names = _check_classes(names[found.places], data)
         images = _of_one_size(found.images, data)
         more, sources = None, [source]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from copy import copy
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
@@ -286,9 +287,10 @@ class ImageFeatures(
         chunks = as_chunks(X)
         if chunks is not None:
             like = np.empty((1, self.n_features_out_), np.float32)
+            frozen = copy(self)  # the result is lazy, and must not change if this is fitted again
             # The images of a chunk have been checked with the others; here they are brought into their form.
             return map_chunks(
-                lambda X: self._encoded(self._checked(X, reset=False)).values, chunks, like=like
+                lambda X: frozen._encoded(frozen._checked(X, reset=False)).values, chunks, like=like
             )
         features, n_failed = self._encoded(images)
         if n_failed:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
+from copy import copy
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -215,7 +216,10 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
         if chunks is not None:
             n_classes = len(self.classes_)
             like = np.empty((1,) if n_classes == 2 else (1, n_classes))
-            return map_chunks(lambda X: to_host(self.decision_function(X)), chunks, like=like)
+            frozen = copy(
+                self
+            )  # the result is lazy, and must not change if this classifier is fitted again
+            return map_chunks(lambda X: to_host(frozen.decision_function(X)), chunks, like=like)
         # Summed over the blocks of features, of which only one is in memory.
         decisions: Any = 0.0
         if self.kernel == "linear":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
+from copy import copy
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -216,7 +217,8 @@ class FeatureNetwork(
         chunks = as_chunks(images)
         if chunks is not None:
             like = np.empty((1, self.n_features_out_), np.float32)
-            return map_chunks(self.transform, chunks, like=like)
+            # A copy: the result is lazy, and must not change if this network is fitted again.
+            return map_chunks(copy(self).transform, chunks, like=like)
         xp, place = namespace_of(images), Place(images)
         features = None
         # Block by block: the maps of all images together would not fit.
