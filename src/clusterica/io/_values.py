@@ -162,7 +162,7 @@ class Reader:
         return getattr(self, f"_{kind}")(value)
 
     def _estimator(self, value: dict[str, Any]) -> BaseEstimator:
-        cls = self._class_of(value["estimator"], ("clusterica.", "sklearn."))
+        cls: Any = self._class_of(value["estimator"], ("clusterica.", "sklearn."))
         if not issubclass(cls, BaseEstimator):
             raise ModelFileError(
                 f"{self._source} names {value['estimator']}, which is no estimator"
