@@ -33,7 +33,7 @@ _MANY = 1.5
 _ENOUGH_FOR_DEVICE = 4096
 # Steps of splitting between two checks of the duality gap, which costs as much as a step.
 _CHECK_EVERY = 10
-# Products of rows and atoms between two looks at whether the codes are still wanted: less than 0.1 s on one core.
+# Products between two looks at whether the codes are still wanted: less than 0.1 s on one core.
 _PRODUCTS = 2**30
 
 Solver = Callable[..., LassoCodes]
