@@ -193,8 +193,8 @@ def _show(console: Console, table: Table, labels: np.ndarray) -> None:
     means, sizes = _means(table, labels), np.bincount(labels)
     if issparse(table.values):
         largest = [", ".join(_largest(table, mean, 5)) for mean in means]
-        rows = [(str(i), f"{n:,}", largest[i]) for i, n in enumerate(sizes)]
-        show_table(console, rows, ("cluster", "rows", "columns of largest mean"))
+        named = [(str(i), f"{n:,}", largest[i]) for i, n in enumerate(sizes)]
+        show_table(console, named, ("cluster", "rows", "columns of largest mean"))
         return
     shown = min(6, len(table.names))  # more columns fit no terminal
     rows = [(str(i), f"{n:,}", *map(float, means[i][:shown])) for i, n in enumerate(sizes)]

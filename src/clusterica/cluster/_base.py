@@ -23,6 +23,7 @@ from clusterica.arrays import (
     Rows,
     StrOptions,
     as_generator,
+    base_class,
     check_fitted_rows,
     check_model_device,
     check_rows,
@@ -41,6 +42,7 @@ from clusterica.ops.rules import Centers, Rule, center_counts
 from clusterica.optim import LoopResult, Progress, best_of, fit_progress
 
 
+@base_class
 class BaseKMeans(
     CallbackSupportMixin,
     ClassNamePrefixFeaturesOutMixin,

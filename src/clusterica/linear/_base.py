@@ -21,6 +21,7 @@ from clusterica.arrays import (
     Rows,
     StrOptions,
     as_generator,
+    base_class,
     check_fitted_rows,
     check_labels,
     check_rows,
@@ -80,6 +81,7 @@ def _chooses_strength(classifier: LinearClassifier) -> bool:
     return True
 
 
+@base_class
 class LinearClassifier(AccuracyMixin, CallbackSupportMixin, ClassifierMixin, BaseEstimator):
     """Base of the linear classifiers; a subclass defines the loss and the parameter of its strength.
 

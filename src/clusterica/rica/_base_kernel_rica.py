@@ -17,6 +17,7 @@ from clusterica.arrays import (
     Rows,
     StrOptions,
     as_generator,
+    base_class,
     check_fitted_rows,
     map_reduce,
     to_host,
@@ -40,6 +41,7 @@ from clusterica.rica._labels import BasisLabels
 AUTO_SHARE = 0.01
 
 
+@base_class
 class BaseKernelRICA(
     CallbackSupportMixin,
     FloatOutputMixin,
