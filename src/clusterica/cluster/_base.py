@@ -111,7 +111,7 @@ class BaseKMeans(
                 RuntimeWarning,
             )
             n_init = 1
-        progress = fit_progress(self, n_init, X=X, y=y)
+        progress = fit_progress(self, n_init, X=X, y=y, sample_weight=sample_weight)
         result = best_of(
             lambda task: self._run(lloyd, n_centers, X, task),
             n_init,

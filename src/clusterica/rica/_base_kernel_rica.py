@@ -65,6 +65,7 @@ class BaseKernelRICA(
         "tol": [Interval(Real, 0, None, closed="left")],
         "random_state": ["random_state", np.random.Generator],
     }
+    _in_older_files: ClassVar[dict[str, Any]] = {"scale": 1.0, "unit_codes": False}
     kernel: Any
     gamma: float | str
     scale: float | str
