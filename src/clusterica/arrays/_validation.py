@@ -6,11 +6,12 @@ NumPy arrays and CSR matrices are checked by scikit-learn, all other data in ``_
 from __future__ import annotations
 
 import copy
+import inspect
 import sys
 import warnings
 from collections.abc import Iterable
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import array_api_compat
 import numpy as np
@@ -38,6 +39,8 @@ from clusterica.arrays._place import (
 )
 from clusterica.arrays._rows import ArrayRows, IterableRows, Rows, as_chunks
 from clusterica.arrays._sklearn import check_sample_weight
+
+_Class = TypeVar("_Class", bound=type)
 
 
 def check_rows(
@@ -170,6 +173,21 @@ def check_not_transposed(estimator: BaseEstimator, rows: Rows) -> None:
     warn_user(f"{hint} So few samples hardly determine the components")
 
 
+def base_class(cls: _Class) -> _Class:
+    """Decorate a base class, so that errors of Python name its methods without it.
+
+    ``KMeans(2).fit(X).predict()`` then says "predict() missing 1 required positional argument: 'X'", and not
+    "BaseKMeans.predict() missing ...", a class that users do not know.
+    """
+    for name, member in vars(cls).items():
+        # A method with a condition is an object of scikit-learn that has it as fn.
+        method = getattr(member, "fn", member)
+        while not name.startswith("_") and inspect.isfunction(method):
+            method.__qualname__ = name
+            method = getattr(method, "__wrapped__", None)  # what a decorator calls
+    return cls
+
+
 class FloatOutputMixin:
     """Tell scikit-learn that ``transform`` returns float32 for float32 and float64 for float64."""
 
@@ -179,6 +197,7 @@ class FloatOutputMixin:
         return tags
 
 
+@base_class
 class AccuracyMixin:
     """The ``score`` of classifiers that take arrays of any library; scikit-learn's takes NumPy only."""
 

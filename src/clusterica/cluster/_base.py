@@ -23,6 +23,7 @@ from clusterica.arrays import (
     Rows,
     StrOptions,
     as_generator,
+    base_class,
     check_fitted_rows,
     check_model_device,
     check_rows,
@@ -41,6 +42,7 @@ from clusterica.ops.rules import Centers, Rule, center_counts
 from clusterica.optim import LoopResult, Progress, best_of, fit_progress
 
 
+@base_class
 class BaseKMeans(
     CallbackSupportMixin,
     ClassNamePrefixFeaturesOutMixin,
@@ -109,7 +111,7 @@ class BaseKMeans(
                 RuntimeWarning,
             )
             n_init = 1
-        progress = fit_progress(self, n_init, X=X, y=y)
+        progress = fit_progress(self, n_init, X=X, y=y, sample_weight=sample_weight)
         result = best_of(
             lambda task: self._run(lloyd, n_centers, X, task),
             n_init,

@@ -197,7 +197,7 @@ class VonMisesFisherMixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
         rng = as_generator(self.random_state)
         # Starts from given centres would all be the same.
         named = isinstance(self.init, str) or callable(self.init)
-        progress = fit_progress(self, self.n_init, X=X, y=y)
+        progress = fit_progress(self, self.n_init, X=X, y=y, sample_weight=sample_weight)
         result, final = best_of(
             lambda task: self._run(X, rows, weights, rng, task),
             self.n_init if named else 1,

@@ -15,6 +15,7 @@ from clusterica.arrays import (
     FloatOutputMixin,
     Interval,
     Rows,
+    base_class,
     check_fitted_rows,
     warn_user,
 )
@@ -23,6 +24,7 @@ from clusterica.encoders import BaseEncoder
 from clusterica.ops.kernels import MUCH_DEAD
 
 
+@base_class
 class BaseDictionary(
     CallbackSupportMixin,
     FloatOutputMixin,

@@ -35,6 +35,7 @@ from clusterica.arrays import (
     FloatOutputMixin,
     Row,
     Rows,
+    base_class,
     check_fitted_rows,
     check_rows,
     fit_context,
@@ -54,6 +55,7 @@ def dense_bytes(encoder: BaseEncoder, row: Row, D: Array, *prepared: Array) -> i
     return (row.n_features + 3 * n_atoms + 2 * encoder.n_features_out(n_atoms)) * row.itemsize
 
 
+@base_class
 class BaseEncoder(
     FloatOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC
 ):

@@ -21,6 +21,7 @@ from clusterica.arrays import (
     Rows,
     StrOptions,
     as_generator,
+    base_class,
     check_fitted_rows,
     check_labels,
     check_rows,
@@ -80,6 +81,7 @@ def _chooses_strength(classifier: LinearClassifier) -> bool:
     return True
 
 
+@base_class
 class LinearClassifier(AccuracyMixin, CallbackSupportMixin, ClassifierMixin, BaseEstimator):
     """Base of the linear classifiers; a subclass defines the loss and the parameter of its strength.
 
@@ -168,7 +170,7 @@ class LinearClassifier(AccuracyMixin, CallbackSupportMixin, ClassifierMixin, Bas
             # The Gram matrix has no digits for small features; L-BFGS does not need it.
             solver = LBFGSSolver(problem)
         # At most 25 steps of the grid in 5 folds, and the last solve.
-        progress = fit_progress(self, 126, X=X, y=y)
+        progress = fit_progress(self, 126, X=X, y=y, sample_weight=sample_weight)
         chosen = self._choose(solver, problem, weights, total, progress)
         task = Task(chosen.strength, weights / weights.sum(), self.tol, self.max_iter)
         solution = solver.solve_all([task], [chosen.start], progress, show_iterations=True)[0]

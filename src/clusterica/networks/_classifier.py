@@ -16,6 +16,7 @@ from clusterica.arrays import (
     Interval,
     Labels,
     as_generator,
+    base_class,
     check_labels,
     fit_context,
     namespace_of,
@@ -49,6 +50,7 @@ class FeatureBlocks(BaseEstimator):
             yield network.transform(X)
 
 
+@base_class
 class BaseImageClassifier(ClassifierMixin, BaseEstimator, ABC):
     """What image classifiers share: features are learned without labels, then a classifier with them."""
 

@@ -120,6 +120,7 @@ class KernelWhitener(
     True
     """
 
+    _in_older_files: ClassVar[dict[str, Any]] = {"eigenvalue_floor": 0.0}
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
         "eigenvalue_floor": [Interval(Real, 0, 1, closed="left")],

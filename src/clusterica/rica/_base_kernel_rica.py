@@ -17,6 +17,7 @@ from clusterica.arrays import (
     Rows,
     StrOptions,
     as_generator,
+    base_class,
     check_fitted_rows,
     map_reduce,
     to_host,
@@ -40,6 +41,7 @@ from clusterica.rica._labels import BasisLabels
 AUTO_SHARE = 0.01
 
 
+@base_class
 class BaseKernelRICA(
     CallbackSupportMixin,
     FloatOutputMixin,
@@ -63,6 +65,7 @@ class BaseKernelRICA(
         "tol": [Interval(Real, 0, None, closed="left")],
         "random_state": ["random_state", np.random.Generator],
     }
+    _in_older_files: ClassVar[dict[str, Any]] = {"scale": 1.0, "unit_codes": False}
     kernel: Any
     gamma: float | str
     scale: float | str

@@ -19,6 +19,7 @@ from clusterica.arrays import (
     Rows,
     StrOptions,
     as_generator,
+    base_class,
     check_fitted_rows,
     check_not_transposed,
     map_reduce,
@@ -50,6 +51,7 @@ class BatchState(NamedTuple):
     n_steps: int
 
 
+@base_class
 class BaseRICA(
     CallbackSupportMixin,
     FloatOutputMixin,
