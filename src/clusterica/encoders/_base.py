@@ -43,6 +43,7 @@ from clusterica.arrays import (
     lazy_rows,
     map_rows_reduce,
     row_bytes_of,
+    states,
     to_host,
     working_memory,
 )
@@ -103,7 +104,10 @@ class BaseEncoder(
         codes : array of shape (n_rows, n_features_out(n_atoms))
         """
 
-    @working_memory(lambda self, row, *prepared: row_bytes_of(self.encode, row, prepared))
+    @working_memory(
+        lambda self, row, *prepared: row_bytes_of(self.encode, row, prepared),
+        marks_overflow=lambda self: states(self.encode, "marks_overflow"),
+    )
     def encode_and_count(
         self, X: Array, *prepared: Array
     ) -> tuple[Array, tuple[Array | int, ...] | None]:
