@@ -27,7 +27,7 @@ __all__ = [
 @cache
 def documentation_address() -> str:
     """Return where the documentation is published: the project's address of that name, empty without one."""
-    found = metadata("clusterica").get_all("Project-URL") or []
+    found: list[str] = metadata("clusterica").get_all("Project-URL") or []
     return dict(line.split(", ", 1) for line in found).get("Documentation", "").rstrip("/")
 
 
