@@ -99,7 +99,7 @@ def test_bad_input():
 
 
 def test_a_task_has_a_gpu_if_the_device_is_one():
-    from clusterica.arrays._ray import RayEngine
+    from clusterica.arrays.engines._ray import RayEngine
 
     engine = RayEngine(False)
     assert engine.fetch([engine.submit(ray.get_gpu_ids)]) == [[]]

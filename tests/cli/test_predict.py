@@ -174,7 +174,7 @@ def test_nothing_is_left_where_nothing_is_done(command, models, pets, tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["own"]
 
 
-def test_only_the_same_run_goes_on(command, models, pets, tmp_path):
+def test_only_the_same_run_goes_on(command, models, pets, tmp_path, monkeypatch):
     own = tmp_path / "own"
     shutil.copytree(pets, own)
     words = ["features", str(models / "features.st"), "own", "--block", "9", "-o", "f.npy"]
@@ -188,6 +188,9 @@ def test_only_the_same_run_goes_on(command, models, pets, tmp_path):
         code, _, err = command(*other)
         assert code == 1
         assert "f.npy.partial was left by a run with another model" in err
+    with monkeypatch.context() as patch:
+        patch.setattr("clusterica.cli._job.__version__", "0.0.1")
+        assert command(*words)[0] == 1
     (own / "flat" / "00.png").unlink()
     code, _, err = command(*words)
     assert code == 1

@@ -151,26 +151,3 @@ class LazyRows(Rows):
 
     def __repr__(self) -> str:
         return f"LazyRows(shape={self.shape}, dtype={self.dtype.name})"
-
-
-def transform_rows(fn: Callable[..., Array], rows: Rows, *params: Array | None) -> Array:
-    """Return ``fn(block, *params)`` of all blocks, as ``transform`` of an estimator does.
-
-    An array as of :func:`map_rows`, or rows that are computed lazily: the setting ``lazy`` of
-    :func:`clusterica.config_context` decides.
-    """
-    lazy = lazy_rows(fn, rows, *params)
-    return map_rows(fn, rows, *params) if lazy is None else lazy
-
-
-def lazy_rows(fn: Callable[..., Array], rows: Rows, *params: Array | None) -> Array | None:
-    """Return the lazy result of :func:`transform_rows`, or None if it is to be an array."""
-    config = active_config()
-    if rows.engine is not None:
-        return map_rows(fn, rows, *params)  # of Dask a lazy array
-    # Tensors on a device give tensors there, and arrays in memory give arrays, unless the user asks
-    # otherwise.
-    if not rows.home.on_host or config.lazy is False or not (config.lazy is True or rows.streamed):
-        return None
-    lazy = LazyRows(fn, rows, params)
-    return lazy if config.lazy is True or lazy.nbytes > config.memory else None

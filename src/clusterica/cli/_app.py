@@ -11,11 +11,12 @@ from typing import Annotated
 from cyclopts import App, Group, Parameter
 
 from clusterica import __version__
+from clusterica.cli._cluster import cluster
 from clusterica.cli._console import OUTPUT, ListSwitch, Seed, Switch, note, stop
 from clusterica.cli._learn import learn
 from clusterica.cli._models import bench, download, info, report
 from clusterica.cli._predict import features, predict
-from clusterica.cli._separate import cluster, separate
+from clusterica.cli._separate import separate
 from clusterica.cli._train import train
 
 OPTIONS = Group("Options", sort_key=5)

@@ -29,8 +29,6 @@ from clusterica.cli._files import (
     Partial,
     Sink,
     check_output,
-    file_checksum,
-    fingerprint,
     need,
 )
 from clusterica.cli._job import Job
@@ -93,10 +91,7 @@ def features(
         stop(f"{model} holds {type(job.model).__name__}, which gives no features.")
     with settings(memory=memory, threads=threads, device=device):
         size = block or job.block_size()
-        key = fingerprint(
-            file_checksum(model), job.source.key, len(job.source.names), size, on_error
-        )
-        partial = Partial(output, key=key, fresh=fresh)
+        partial = Partial(output, key=job.key(size), fresh=fresh)
         done = partial.state.get("done", 0)
         if done:
             note(f"Resuming after {done:,} images.")
@@ -107,20 +102,28 @@ def features(
                 sink.write(start, job.rows(compute, found, stop_at - start))
                 errors |= found.errors
                 partial.record(done=stop_at, errors=errors)
-        partial.finish()
-    if output.suffix.lower() != ".parquet" and job.source.are_files:
-        names = output.with_name(f"{output.name}.names.txt")
-        write_file(names, "\n".join(job.source.names) + "\n")
-    if errors:
+        named = job.source.are_files and output.suffix.lower() != ".parquet"
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows([("file", "error"), *errors.items()])
-        write_file(output.with_name(f"{output.name}.errors.csv"), text.getvalue())
-        note_errors(errors, f"skipped, their features are NaN (see {output.name}.errors.csv)")
+        # Before the result: where it is, they are.
+        _write_beside(output, "names.txt", "\n".join(job.source.names) + "\n" if named else None)
+        _write_beside(output, "errors.csv", text.getvalue() if errors else None)
+        partial.finish()
+    note_errors(errors, f"skipped, their features are NaN (see {output.name}.errors.csv)")
     if json_:
         print_json({"file": str(output), "n": len(job.source.names), "errors": errors})
         return
     note(f"Features of {len(job.source.names):,} images:")
     print(output)
+
+
+def _write_beside(output: Path, what: str, text: str | None) -> None:
+    """Write OUTPUT.what; without a text, remove that of an earlier result."""
+    file = output.with_name(f"{output.name}.{what}")
+    if text is None:
+        file.unlink(missing_ok=True)
+    else:
+        write_file(file, text)
 
 
 def predict(
@@ -192,16 +195,8 @@ def predict(
                 sys.stdout.write(lines.of(start, stop_at, found))
                 sys.stdout.flush()
         else:
-            key = fingerprint(
-                file_checksum(model),
-                job.source.key,
-                len(job.source.names),
-                size,
-                probabilities,
-                on_error,
-            )
-            partial = Partial(output, key=key, fresh=fresh)
-            lines.write(partial, size)
+            key = job.key(size, probabilities)
+            lines.write(Partial(output, key=key, fresh=fresh), size)
     note_errors(lines.errors, "skipped")
     n = len(job.source.names) - len(lines.errors)
     if n and job.source.labels is not None and set(job.source.labels) <= set(lines.classes):

@@ -25,6 +25,7 @@ from clusterica.arrays import (
     Labels,
     Rows,
     as_generator,
+    base_class,
     check_fitted_rows,
     check_labels,
     check_rows,
@@ -54,6 +55,7 @@ class AtomPlan(NamedTuple):
     """What stands beside a row of each class, shape (n_classes, n_targets), the classifier's first."""
 
 
+@base_class
 class BaseKSVDClassifier(AccuracyMixin, ClassifierMixin, BaseDictionary):
     """What K-SVD with labels shares: the fit on rows with targets beside them, and predictions."""
 

@@ -8,16 +8,18 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.callback import CallbackSupportMixin
 
 from clusterica.arrays import (
     Array,
+    Estimator,
     FloatOutputMixin,
     Interval,
     Rows,
     StrOptions,
     as_generator,
+    base_class,
     check_fitted_rows,
     map_reduce,
     namespace_of,
@@ -43,12 +45,13 @@ from clusterica.rica._labels import BasisLabels
 AUTO_SHARE = 0.01
 
 
+@base_class
 class BaseKernelRICA(
     CallbackSupportMixin,
     FloatOutputMixin,
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
-    BaseEstimator,
+    Estimator,
 ):
     """What kernel RICA with and without labels share."""
 

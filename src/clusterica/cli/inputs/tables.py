@@ -19,7 +19,7 @@ class Table(NamedTuple):
     """Columns of numbers."""
 
     values: np.ndarray
-    """Shape (n_rows, n_columns), float64."""
+    """Shape (n_rows, n_columns), float64; an array of NumPy, or a CSR array of a sparse table."""
     names: tuple[str, ...]
     """Name of each column."""
     dropped: tuple[str, ...] = ()
