@@ -204,7 +204,8 @@ class _Split:
 
     def step(self, B: Array, Z: Array, U: Array) -> tuple[Array, Array]:
         """Return the codes of the penalty, and the multipliers over ρ, after a step."""
-        return _in_pieces(self._step, B, Z, U)
+        Z, U = _in_pieces(self._step, B, Z, U)
+        return Z, U
 
     def _step(self, B: Array, Z: Array, U: Array) -> tuple[Array, Array]:
         P = B + self.rho * (Z - U)
@@ -221,7 +222,9 @@ def _gaps(Z: Array, B: Array, energies: Array, *, G: Array, alpha: float) -> tup
     return (duality_gaps(Z, B, B - Z @ G, energies, alpha),)
 
 
-def _in_pieces(fn: Callable[..., tuple[Array, ...]], *rows: Array, **settings: Any) -> Any:
+def _in_pieces(
+    fn: Callable[..., tuple[Array, ...]], *rows: Array, **settings: Any
+) -> tuple[Array, ...]:
     """Return ``fn(*rows)``; on the host of pieces of the rows in turn, so that Ctrl-C is answered between."""
     n_rows, n_atoms = rows[0].shape
     size = max(64, _PRODUCTS // n_atoms**2) if is_host_array(rows[0]) else n_rows
