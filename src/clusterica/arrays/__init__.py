@@ -28,7 +28,7 @@ from clusterica.arrays._rows import (
     shuffled_batches,
 )
 from clusterica.arrays._scheduler import in_order, one_blas_thread, pieces, stop_if_given_up
-from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
+from clusterica.arrays._sklearn import Estimator, Interval, StrOptions, fit_context
 from clusterica.arrays._stream import Inbox
 from clusterica.arrays._twins import describe_kernels, gpu_twin, why_no_kernels
 from clusterica.arrays._validation import (
@@ -111,6 +111,7 @@ __all__ = [
     "map_chunks",
     # What estimators share
     "AccuracyMixin",
+    "Estimator",
     "FloatOutputMixin",
     "Interval",
     "Labels",

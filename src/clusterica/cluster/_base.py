@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import (
-    BaseEstimator,
     ClassNamePrefixFeaturesOutMixin,
     ClusterMixin,
     TransformerMixin,
@@ -19,6 +18,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from clusterica.arrays import (
     Array,
+    Estimator,
     Interval,
     Rows,
     StrOptions,
@@ -48,7 +48,7 @@ class BaseKMeans(
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
     ClusterMixin,
-    BaseEstimator,
+    Estimator,
     ABC,
 ):
     """Base of the K-means family; a subclass says its rule and names its parameters."""

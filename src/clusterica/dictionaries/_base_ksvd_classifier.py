@@ -92,7 +92,7 @@ class BaseKSVDClassifier(AccuracyMixin, ClassifierMixin, BaseDictionary):
         if len(labels.classes) < 2:
             raise ValueError(
                 f"{type(self).__name__} needs two or more classes, and y has one class only "
-                f"({labels.classes[0]!r}); give rows of other classes too"
+                f"({labels.classes.tolist()[0]!r}); give rows of other classes too"
             )
         # torch takes indices as int64 only.
         labels = labels._replace(codes=labels.codes.astype(np.int64))

@@ -27,11 +27,12 @@ from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array
 
 from clusterica.arrays import (
     Array,
+    Estimator,
     FloatOutputMixin,
     Row,
     Rows,
@@ -58,7 +59,7 @@ def dense_bytes(encoder: BaseEncoder, row: Row, D: Array, *prepared: Array) -> i
 
 @base_class
 class BaseEncoder(
-    FloatOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC
+    FloatOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator, ABC
 ):
     """An encoder of rows by a dictionary; a subclass computes the codes of a block in `encode`."""
 

@@ -7,7 +7,7 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import ClassifierMixin
 from sklearn.callback import CallbackSupportMixin
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.class_weight import compute_class_weight
@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from clusterica.arrays import (
     AccuracyMixin,
     Array,
+    Estimator,
     Interval,
     Rows,
     StrOptions,
@@ -82,7 +83,7 @@ def _chooses_strength(classifier: LinearClassifier) -> bool:
 
 
 @base_class
-class LinearClassifier(AccuracyMixin, CallbackSupportMixin, ClassifierMixin, BaseEstimator):
+class LinearClassifier(AccuracyMixin, CallbackSupportMixin, ClassifierMixin, Estimator):
     """Base of the linear classifiers; a subclass defines the loss and the parameter of its strength.
 
     The strength is the C of :class:`clusterica.linear._problem.Task`, the weight of the mean loss relative to

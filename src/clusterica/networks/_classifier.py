@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from clusterica.arrays import (
     Array,
+    Estimator,
     Interval,
     Labels,
     as_generator,
@@ -38,7 +39,7 @@ from clusterica.ops.margin import winners
 TUNABLE = ("grid", "mirror", "output", "power")
 
 
-class FeatureBlocks(BaseEstimator):
+class FeatureBlocks(Estimator):
     """The features of several fitted networks, one network at a time; they are never all in memory."""
 
     def __init__(self, networks: Sequence[FeatureNetwork]) -> None:
@@ -51,7 +52,7 @@ class FeatureBlocks(BaseEstimator):
 
 
 @base_class
-class BaseImageClassifier(ClassifierMixin, BaseEstimator, ABC):
+class BaseImageClassifier(ClassifierMixin, Estimator, ABC):
     """What image classifiers share: features are learned without labels, then a classifier with them."""
 
     temperature_: float

@@ -7,11 +7,12 @@ from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from clusterica.arrays import (
     Array,
+    Estimator,
     FloatOutputMixin,
     Interval,
     check_rows,
@@ -26,7 +27,7 @@ from clusterica.ops.patch import extremes, normalize_contrast, sum_of_variances
 from clusterica.preprocessing.whitening import percentage
 
 
-class ContrastNormalizer(FloatOutputMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+class ContrastNormalizer(FloatOutputMixin, OneToOneFeatureMixin, TransformerMixin, Estimator):
     r"""Give every row zero mean and about unit variance.
 
     Each row becomes :math:`(x - \mathrm{mean}(x)) / \sqrt{\mathrm{var}(x) + \epsilon}`, section 2.1 of
