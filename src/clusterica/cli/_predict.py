@@ -55,7 +55,9 @@ def features(
     Images are read block by block. If the command is stopped, the same command goes on where it was: what is
     there so far is in the folder FILE.partial.
 
-    Example: ``clusterica features filters.safetensors holiday/ -o holiday.npy``
+    For example:
+
+        clusterica features filters.safetensors holiday/ -o holiday.npy
 
     Parameters
     ----------
@@ -147,8 +149,10 @@ def predict(
     command goes on where it was. Where the images are in folders of the names of classes, the accuracy is
     printed too.
 
-    Examples: ``clusterica predict pets.safetensors photo.jpg``,
-    ``clusterica predict pets.safetensors new/ --probabilities -o new.csv``
+    For example:
+
+        clusterica predict pets.safetensors photo.jpg
+        clusterica predict pets.safetensors new/ --probabilities -o new.csv
 
     Parameters
     ----------
