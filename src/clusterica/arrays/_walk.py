@@ -255,7 +255,9 @@ def block_size(
         # A second block is on its way, and half of a budget that was set is for rows that stay there.
         budget = rows.place.memory // (2 if active_config().memory_is_set else 1)
         fits = budget // (row_bytes + 2 * rows.load_nbytes)
-        fits = fits if _stream.fits(rows) else min(fits, _stream.most_rows(rows))
+        # Rows that are there leave less room for more, and need none.
+        stay = rows._kept is not None or _stream.fits(rows)
+        fits = fits if stay else min(fits, _stream.most_rows(rows))
     if wide_sums and not is_numpy:
         return max(1, fits)
     # float32 sums inside a block stay accurate up to about this many rows; float64 takes over between.

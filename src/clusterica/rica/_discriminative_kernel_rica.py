@@ -39,7 +39,8 @@ class DiscriminativeKernelRICA(BaseKernelRICA):
         As in :class:`KernelRICA`.
     discrimination : float or "auto", default="auto"
         The :math:`\alpha`; 0 is kernel RICA with a start by classes. "auto" is the one with which the term is
-        a hundredth of the reconstruction error at the start. See Notes.
+        a hundredth of the reconstruction error at the start (for an eta up to k, the term with k + 1: that
+        with eta may be zero). See Notes.
     eta : "auto" or float, default="auto"
         The :math:`\eta`, with which d is convex in s exactly where it exceeds k. "auto" is k + 1. Values
         up to k are allowed, with a warning.
