@@ -99,6 +99,16 @@ def test_predict(command, models, pets):
             assert file.read() == (out if name == "out.csv" else lines)
 
 
+def test_predict_for_a_program(command, models, pets, tmp_path):
+    words = ("predict", models / "classes.st")
+    code, out, _ = command(*words, pets, "-o", "p.csv", "--json")
+    assert code == 0
+    assert json.loads(out) == {"file": "p.csv", "n": 40, "correct": 40, "errors": {}}
+    assert (tmp_path / "p.csv").read_text().startswith("file,class\n")
+    code, out, _ = command(*words, pets / "flat", "-o", "p.csv", "--json")
+    assert json.loads(out) == {"file": "p.csv", "n": 20, "errors": {}}
+
+
 def test_predict_one_image_of_another_size(command, models, pets, tmp_path):
     image = pytest.importorskip("PIL.Image")
     with image.open(pets / "flat" / "03.png") as picture:

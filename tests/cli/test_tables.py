@@ -51,6 +51,14 @@ def test_separators(tmp_path, text):
     np.testing.assert_array_equal(read_table(tmp_path / "t.csv").values, [[1, 2], [3, 4]])
 
 
+@pytest.mark.parametrize("header", ["a;b;c\n", ""])
+def test_decimal_commas(tmp_path, header):
+    (tmp_path / "t.csv").write_text(f"{header}1,5;2;-0,25\n-3;,5;1,5e2\n")
+    np.testing.assert_array_equal(
+        read_table(tmp_path / "t.csv").values, [[1.5, 2, -0.25], [-3, 0.5, 150]]
+    )
+
+
 @pytest.mark.parametrize("method", ["cluster-ica", "rica"])
 @pytest.mark.parametrize("suffix", [".csv", ".npy", ".parquet", ".wav"])
 def test_separate(command, tmp_path, suffix, method):
@@ -182,7 +190,17 @@ def test_cluster_by_chosen_columns(command, iris):
     assert "mean of width" not in out
     code, _, err = command(*words, "--columns", "species")
     assert code == 1
-    assert "species is not a column of numbers of iris.csv; its columns are length, width" in err
+    assert "species is not a column of numbers of iris.csv. Its columns are: length, width" in err
+
+
+def test_a_word_matters_in_a_column_that_is_used(command, tmp_path):
+    (tmp_path / "t.csv").write_text("a,b,c\n1,2,3\n4,many,6\n7,8,9\n")
+    words = ("cluster", "t.csv", "-o", "l.csv", "--no-picture", "--clusters", "2")
+    for columns in ((), ("--columns", "b"), ("--columns", "a", "b")):
+        code, _, err = command(*words, *columns)
+        assert code == 1
+        assert "line 3 of t.csv has 'many' in column b" in err
+    assert command(*words, "--columns", "a", "c")[0] == 0
 
 
 @pytest.mark.parametrize("method", ["k-means", "spherical"])
@@ -291,6 +309,7 @@ WRONG = [
     ("word.csv", "line 4 of word.csv has 'many' in column b, which is not a number"),
     ("words.csv", "words.csv has no numbers in it; a, b are not numbers"),
     ("hole.csv", "2 missing or infinite values, the first in row 2, column b. Remove"),
+    ("hole.npy", "1 missing or infinite values, the first in row 2, column 1. Remove"),
     ("cube.npy", "(2, 2, 2)"),
     ("bad.npy", "bad.npy can't be read as an array"),
     ("bad.parquet", "bad.parquet can't be read as Parquet"),
@@ -307,6 +326,7 @@ def test_files_that_are_wrong(command, tmp_path, verb, name, message):
     for file, text in FILES.items():
         (tmp_path / file).write_text(text)
     np.save(tmp_path / "cube.npy", np.zeros((2, 2, 2)))
+    np.save(tmp_path / "hole.npy", np.array([[1.0], [np.inf]]))
     before = sorted(tmp_path.iterdir())
     code, out, err = command(verb, name, "-o", "out.csv", "--no-picture")
     assert (code, out) == (1, "")

@@ -25,6 +25,7 @@ from clusterica.arrays._rows import (
     as_chunks,
     as_rows,
     engine_name,
+    fetched,
     shuffled_batches,
 )
 from clusterica.arrays._scheduler import in_order, one_blas_thread, pieces, stop_if_given_up
@@ -108,6 +109,7 @@ __all__ = [
     "Engine",
     "as_chunks",
     "engine_name",
+    "fetched",
     "map_chunks",
     # What estimators share
     "AccuracyMixin",

@@ -320,6 +320,12 @@ def as_chunks(X: Any) -> Any | None:
     return X if engine == "own" else None
 
 
+def fetched(values: Any) -> Any:
+    """Return values of rows, as a walk gives them, in host memory: NumPy, also where a cluster has them."""
+    chunks = as_chunks(values)
+    return to_host(values) if chunks is None else chunks.fetch()
+
+
 def as_array(X: Any) -> Array:
     """Return what may be cut into blocks: an array as it is, sparse ones as CSR, the rest as NumPy."""
     if sp.issparse(X):

@@ -37,7 +37,7 @@ from clusterica.arrays._place import (
     is_tensor,
     to_host,
 )
-from clusterica.arrays._rows import ArrayRows, IterableRows, Rows, as_chunks
+from clusterica.arrays._rows import ArrayRows, IterableRows, Rows, as_chunks, fetched
 from clusterica.arrays._sklearn import check_sample_weight
 
 _Class = TypeVar("_Class", bound=type)
@@ -215,7 +215,7 @@ class AccuracyMixin:
         sample_weight : array-like of shape (n_samples,), optional
             Weight of each row.
         """
-        predicted = to_host(self.predict(X))
+        predicted = fetched(self.predict(X))
         classes, codes = check_labels(self, y, len(predicted))
         weights = None if sample_weight is None else to_host(sample_weight)
         return float(np.average(predicted == classes[codes], weights=weights))

@@ -235,7 +235,10 @@ def states(fn: Any, name: str) -> bool:
         return states(fn.fn, name)
     fn = fn.func if isinstance(fn, partial) else fn
     stated = getattr(fn, name, False)
-    return bool(stated(fn.__self__) if callable(stated) else stated)
+    # What a method states may depend on its object.
+    if callable(stated) and hasattr(fn, "__self__"):
+        stated = stated(fn.__self__)
+    return bool(stated)
 
 
 def block_size(

@@ -53,9 +53,11 @@ def cluster(
 
     Writes the number of the cluster of each row, from 0, the largest first, and a picture beside it.
 
-    Examples: ``clusterica cluster iris.csv --clusters 3 -o labels.csv``,
-    ``clusterica cluster iris.csv --method kurtosis -o labels.csv``,
-    ``clusterica cluster words.npz --method spherical -o labels.csv``
+    For example:
+
+        clusterica cluster iris.csv --clusters 3 -o labels.csv
+        clusterica cluster iris.csv --method kurtosis -o labels.csv
+        clusterica cluster words.npz --method spherical -o labels.csv
 
     Parameters
     ----------

@@ -55,7 +55,9 @@ def features(
     Images are read block by block. If the command is stopped, the same command goes on where it was: what is
     there so far is in the folder FILE.partial.
 
-    Example: ``clusterica features filters.safetensors holiday/ -o holiday.npy``
+    For example:
+
+        clusterica features filters.safetensors holiday/ -o holiday.npy
 
     Parameters
     ----------
@@ -147,8 +149,10 @@ def predict(
     command goes on where it was. Where the images are in folders of the names of classes, the accuracy is
     printed too.
 
-    Examples: ``clusterica predict pets.safetensors photo.jpg``,
-    ``clusterica predict pets.safetensors new/ --probabilities -o new.csv``
+    For example:
+
+        clusterica predict pets.safetensors photo.jpg
+        clusterica predict pets.safetensors new/ --probabilities -o new.csv
 
     Parameters
     ----------
@@ -161,7 +165,7 @@ def predict(
     probabilities
         Add the probability of each class, in the order of the classes.
     json_
-        Print JSON lines in place of CSV.
+        Print JSON lines in place of CSV; with -o, a summary as JSON.
     on_error
         What to do with a damaged image: stop, or skip it. It then has no class, and the column error says
         what is wrong with it.
@@ -199,9 +203,15 @@ def predict(
             lines.write(Partial(output, key=key, fresh=fresh), size)
     note_errors(lines.errors, "skipped")
     n = len(job.source.names) - len(lines.errors)
-    if n and job.source.labels is not None and set(job.source.labels) <= set(lines.classes):
+    known = job.source.labels is not None and set(job.source.labels) <= set(lines.classes)
+    if n and known:
         own = " The model was trained on these images." if job.is_own_data else ""
         note(f"{lines.n_correct:,} of {n:,} correct ({100 * lines.n_correct / n:.2f} %).{own}")
+    if output is not None and json_:
+        correct = {"correct": lines.n_correct} if known else {}
+        print_json({"file": str(output), "n": n, **correct, "errors": lines.errors})
+    elif output is not None:
+        print(output)
 
 
 class _Lines:
@@ -280,4 +290,3 @@ class _Lines:
                     done=stop_at, bytes=file.tell(), correct=self.n_correct, errors=self.errors
                 )
         partial.finish()
-        print(partial.output)

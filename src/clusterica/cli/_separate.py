@@ -53,8 +53,11 @@ def separate(
     Writes to the folder OUTPUT: the sources in the format of the input (a WAV file for each), the mixing
     matrix (how much of each source is in each signal), the unmixing matrix, and a picture.
 
-    Examples: ``clusterica separate recording.wav -o voices``,
-    ``clusterica separate left.wav right.wav -o voices``, ``clusterica separate eeg.csv --sources 10 -o eeg``
+    For example:
+
+        clusterica separate recording.wav -o voices
+        clusterica separate left.wav right.wav -o voices
+        clusterica separate eeg.csv --sources 10 -o eeg
 
     Parameters
     ----------
@@ -167,7 +170,10 @@ def _check_signals(table: Table, path: Path, n_sources: int | None, *, transpose
             f"rows. If they are rows, {'leave out' if transpose else 'add'} --transpose."
         )
     if n_signals < 2:
-        stop(f"{path} has one signal; separation needs two or more, of the same sources.")
+        stop(
+            f"{path} has one signal; separation needs two or more, of the same sources: give all files of a "
+            "recording, or one with several channels."
+        )
     if n_sources is not None and n_sources > n_signals:
         stop(
             f"--sources {n_sources} is more than the {n_signals} signals; give at most that.",

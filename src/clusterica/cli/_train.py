@@ -86,8 +86,10 @@ def train(
     classifier is trained on all images and saved. If the command is stopped, the same command goes on where
     it was: checkpoints are in the folder FILE.partial until the model is saved.
 
-    Examples: ``clusterica train pets/ --size 32 -o pets.safetensors``,
-    ``clusterica train digits --filters 200 -o digits.safetensors``
+    For example:
+
+        clusterica train pets/ --size 32 -o pets.safetensors
+        clusterica train digits --filters 200 -o digits.safetensors
 
     Parameters
     ----------

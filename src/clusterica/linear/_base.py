@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -27,11 +28,13 @@ from clusterica.arrays import (
     check_labels,
     check_rows,
     check_weights,
+    fetched,
     fit_context,
     is_host_array,
     map_rows,
     to_host,
     warn_user,
+    working_memory,
 )
 from clusterica.linear._held_out import (
     HeldOutScores,
@@ -55,7 +58,7 @@ from clusterica.linear._problem import (
     original,
 )
 from clusterica.ops.linalg import SingularError
-from clusterica.ops.margin import decisions, predicted
+from clusterica.ops.margin import decisions, predicted, shown_decisions
 from clusterica.optim import Progress, fit_progress
 
 # Newton's method solves so few rows in less time than L-BFGS needs for its start, whatever the features.
@@ -200,8 +203,7 @@ class LinearClassifier(AccuracyMixin, CallbackSupportMixin, ClassifierMixin, Est
         scores : array of shape (n_samples, n_classes), or (n_samples,) for two classes
             In the library and on the device of X; of two classes, positive for ``classes_[1]``.
         """
-        scores = self._map(X, decisions)
-        return scores[:, 0] if self.coef_.shape[0] == 1 else scores
+        return self._map(X, shown_decisions)
 
     def predict(self, X: Any) -> Array:
         """Return the predicted class of every row.
@@ -221,7 +223,7 @@ class LinearClassifier(AccuracyMixin, CallbackSupportMixin, ClassifierMixin, Est
             return self._map(X, predicted, self.classes_)
         # Strings are not arrays of other libraries: look the names up on the host.
         codes = self._map(X, predicted, np.arange(len(self.classes_)))
-        return self.classes_[to_host(codes)]
+        return self.classes_[fetched(codes)]
 
     @available_if(_chooses_strength)
     def predict_proba(self, X: Any) -> Array:
@@ -243,7 +245,7 @@ class LinearClassifier(AccuracyMixin, CallbackSupportMixin, ClassifierMixin, Est
         check_is_fitted(self, "temperature_")
         if self.temperature_ is None:  # "auto" was set after fit
             raise NotFittedError(f"{type(self).__name__} was fitted without 'auto'; call fit again")
-        return probabilities(self.decision_function(X), self.temperature_)
+        return self._map(X, partial(_block_probabilities, temperature=self.temperature_))
 
     def _class_weighted(self, weights: HostArray, codes: HostArray) -> tuple[HostArray, float]:
         """Return weights times class weights, divided by the largest, and their sum before division."""
@@ -374,6 +376,14 @@ class LinearClassifier(AccuracyMixin, CallbackSupportMixin, ClassifierMixin, Est
         # x Aᵀ + c = (x - about) Aᵀ + (c + A about): products of large means would lose digits.
         c = c if about is None else c + A @ about.astype(np.float64)
         return map_rows(op, rows, A.astype(rows.dtype), c.astype(rows.dtype), about, *params)
+
+
+# The decisions, two columns for two classes, and three arrays of their size for the softmax.
+@working_memory(lambda row, A, c, about: 5 * row.itemsize * max(2, A.shape[0]) + row.nbytes)
+def _block_probabilities(
+    X: Array, A: Array, c: Array, about: Array | None, *, temperature: float
+) -> Array:
+    return probabilities(decisions(X, A, c, about), temperature)
 
 
 def _solver_kind(

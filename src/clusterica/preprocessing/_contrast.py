@@ -16,10 +16,10 @@ from clusterica.arrays import (
     FloatOutputMixin,
     Interval,
     check_rows,
+    fetched,
     fit_context,
     map_reduce,
     map_rows,
-    to_host,
     transform_rows,
     warn_user,
 )
@@ -87,7 +87,7 @@ class ContrastNormalizer(FloatOutputMixin, OneToOneFeatureMixin, TransformerMixi
         """
         rows = check_rows(self, X, reset=True)
         if self.eps == "auto":
-            ends = to_host(map_rows(extremes, rows))
+            ends = fetched(map_rows(extremes, rows))
             low, high = float(ends[:, 0].min()), float(ends[:, 1].max())
             # Unit range, or pixels of 8 or 16 bits: a dark image has the range of its format, not its own.
             pixels = next((r for r in (1.0, 255.0, 65535.0) if high <= r), high)

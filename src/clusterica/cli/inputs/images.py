@@ -170,7 +170,8 @@ def read_labels(path: Path, names: Sequence[str]) -> np.ndarray:
     missing = [name for name in names if name not in known]
     if missing:
         stop(
-            f"{path} has no label for {missing[0]} ({len(missing)} of {len(names)} images have none)."
+            f"{path} has no label for {missing[0]}, and so for {len(missing)} of {len(names)} images; add "
+            "a line for each, or remove these images."
         )
     return np.array([known[name] for name in names])
 
