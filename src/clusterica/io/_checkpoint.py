@@ -279,7 +279,7 @@ def _read_records(path: Path) -> list[_Record]:
             records.append(_Record(number, mark, state, bool(one["ended"]), bool(one["stopped"])))
         return records
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise ModelFileError(f"{path} is no checkpoint: {error!r:.80}") from error
+        raise ModelFileError(f"{path} is not a checkpoint: {error!r:.80}") from error
 
 
 class _Checksums:

@@ -165,7 +165,7 @@ class Reader:
         cls: Any = self._class_of(value["estimator"], ("clusterica.", "sklearn."))
         if not issubclass(cls, BaseEstimator):
             raise ModelFileError(
-                f"{self._source} names {value['estimator']}, which is no estimator"
+                f"{self._source} names {value['estimator']}, which is not an estimator"
             )
         params = self._read_fields(value["params"])
         if cls.__module__.startswith("sklearn."):
@@ -189,7 +189,7 @@ class Reader:
     def _text(self, value: dict[str, Any]) -> np.ndarray:
         points = self._arrays[value["text"]]
         if points.dtype != np.uint32 or points.max(initial=0) > sys.maxunicode:
-            raise ValueError("a text holds numbers that are no characters")
+            raise ValueError("a text holds numbers that are not characters")
         width = points.shape[-1]
         return np.frombuffer(points.tobytes(), f"=U{width}").reshape(points.shape[:-1]).copy()
 
@@ -243,13 +243,15 @@ class Reader:
     def _named(self, value: dict[str, Any]) -> tuple[Any, ...]:
         cls = self._class_of(value["named"], ("clusterica.",))
         if not (issubclass(cls, tuple) and hasattr(cls, "_fields")):
-            raise ModelFileError(f"{self._source} names {value['named']}, which is no named tuple")
+            raise ModelFileError(
+                f"{self._source} names {value['named']}, which is not a named tuple"
+            )
         return cls(**self._with_newer(cls, cls._fields, self._read_fields(value["fields"])))
 
     def _data(self, value: dict[str, Any]) -> Any:
         cls = self._class_of(value["data"], ("clusterica.",))
         if not dataclasses.is_dataclass(cls):
-            raise ModelFileError(f"{self._source} names {value['data']}, which is no plain data")
+            raise ModelFileError(f"{self._source} names {value['data']}, which is not plain data")
         names = [field.name for field in dataclasses.fields(cls)]
         return cls(**self._with_newer(cls, names, self._read_fields(value["fields"])))
 
@@ -296,7 +298,9 @@ class Reader:
             ) from error
         # A package may import other things than its own classes; those must not be reached.
         if not isinstance(found, type) or not f"{found.__module__}.".startswith(f"{module}."):
-            raise ModelFileError(f"{self._source} names {name}, which is no class of that module")
+            raise ModelFileError(
+                f"{self._source} names {name}, which is not a class of that module"
+            )
         return found
 
 

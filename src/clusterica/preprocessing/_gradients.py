@@ -159,6 +159,6 @@ class GradientDescriptor(
             if channels * side * side == n:
                 return (side, side, channels)
         raise ValueError(
-            f"rows of {n} numbers are no squares of one or three channels; give "
+            f"rows of {n} numbers are not square patches of one or three channels; give "
             "patch_shape=(height, width, channels)"
         )

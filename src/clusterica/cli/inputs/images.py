@@ -117,7 +117,7 @@ def open_images(given: str) -> ImageSource:
         inside = [*(p for p in path.glob("*") if p.is_file()), *path.glob("*/*")]
         return _files(given, path, [PurePosixPath(p.relative_to(path).as_posix()) for p in inside])
     if not path.is_file():  # a pipe would wait for a writer, perhaps for ever
-        stop(f"{given} is no regular file. Give {KINDS}.")
+        stop(f"{given} is not a regular file. Give {KINDS}.")
     if suffix == ".zip":
         return _zip(given, path)
     if suffix == ".npz":
