@@ -289,18 +289,20 @@ def test_a_disk_without_room(folder):
     assert again.n_steps == 6
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root is never refused")
-def test_a_read_only_folder(folder):
-    interrupted(folder, 4)
-    folder.chmod(0o500)
-    try:
-        with (
-            pytest.raises(PermissionError, match=r"was not written.*may write to"),
-            clusterica.checkpoints(folder, every=0),
-        ):
-            Doubling().run()
-    finally:
-        folder.chmod(0o700)
+def test_a_read_only_folder(protected):
+    folder, read_only = protected
+    interrupted(folder, 4, every=0)
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    again = Doubling()
+    message = r"was not written.*may write to"
+    with (
+        read_only(),
+        pytest.raises(PermissionError, match=message),
+        clusterica.checkpoints(folder, every=0),
+    ):
+        again.run()
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before
+    assert again.n_steps == 1  # from the fourth on, and its checkpoint is refused
 
 
 def test_bad_arguments(folder, tmp_path):
