@@ -104,7 +104,7 @@ def test_plus_plus_in_the_geometry_of_the_rule():
 @pytest.mark.parametrize("how", ["fit", "batches", "partial_fit"])
 @pytest.mark.filterwarnings("ignore:.*clusters are empty:sklearn.exceptions.ConvergenceWarning")
 def test_rows_without_weight_are_no_start(make, as_kind, init, how):
-    """Rows with weight lie in one plane, the others orthogonal to it, and so far away that they stay empty."""
+    """Rows with weight lie in one plane, the others far away, orthogonal to it."""
     rng = np.random.default_rng()
     has_weight = rng.random(400) < 0.3
     X = rng.normal(size=(400, 4)) * np.where(has_weight[:, None], [1, 1, 0, 0], [0, 0, 1e3, 1e3])
