@@ -108,7 +108,7 @@ def rica_rate(shape: tuple[int, int, int], device: Device, repeats: int) -> dict
     def evaluate(penalty: str, pooling: str | None) -> Job:
         g = make_penalty(penalty, pooling, n_codes=K)
         rows = as_rows(X)
-        mean, C, null = map(rows.place, (np.zeros(n), np.eye(n), np.empty((0, n))))
+        mean, C, null = map(rows.place.put, (np.zeros(n), np.eye(n), np.empty((0, n))))
         problem = Reconstruction(rows, mean, C, g, 0.1, True, null)
         placed = rows.place.put(W)
 

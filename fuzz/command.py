@@ -17,6 +17,7 @@ from cyclopts import CycloptsError
 
 from clusterica.cli._app import app
 from clusterica.cli.inputs import images
+from clusterica.cli.inputs.sparse import read_sparse
 from clusterica.cli.inputs.tables import read_table
 from fuzz.data_sets import image_seeds
 from fuzz.target import ROOT, Target, at, folder
@@ -82,6 +83,14 @@ def parquet_seeds() -> list[bytes]:
         parquet.write_table(pyarrow.table(columns), out)
         seeds.append(out.getvalue())
     return seeds
+
+
+def sparse_seeds() -> list[bytes]:
+    from scipy.sparse import csr_array, save_npz
+
+    out = io.BytesIO()
+    save_npz(out, csr_array([[0.0, 1.0, 0.0], [2.0, 0.0, 3.0]]), compressed=False)
+    return [out.getvalue()]
 
 
 def read_images(path: Path) -> None:
@@ -194,6 +203,14 @@ TARGETS = {
     "tables, WAV": table_target(".wav", wav_seeds, ("scipy",), ("scipy.io.wavfile",)),
     "tables, npy": table_target(".npy", npy_seeds, ("numpy",), NPY),
     "tables, Parquet": table_target(".parquet", parquet_seeds, ("pyarrow",)),
+    "tables, npz": Target(
+        lambda content: read_sparse(at("table.npz", content)),
+        sparse_seeds,
+        ("clusterica.cli.inputs.sparse",),
+        (SystemExit,),
+        ("numpy", "scipy"),
+        ("zipfile", *NPY),
+    ),
     "images, zip": Target(
         lambda content: read_images(at("x.zip", content)),
         zip_seeds,

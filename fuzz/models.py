@@ -68,7 +68,7 @@ def description_seeds() -> list[bytes]:
     head = {"format": 2, "clusterica": "0.1.0", "sklearn": "1.9"}
     texts = [{**head, "summary": {"dict": [["a", value]]}} for value in values]
     for value in values:
-        params = {"n_clusters": 2, "random_state": value}
+        params = {**KMeans(2).get_params(), "random_state": value}
         model = {"estimator": "clusterica.cluster:KMeans", "params": params, "fitted": {"a_": 1}}
         texts.append({**head, "model": model})
     return [json.dumps(text).encode() for text in texts]

@@ -18,6 +18,7 @@ from clusterica.datasets import (
     make_sparse_images,
     make_sparse_sources,
 )
+from clusterica.dictionaries import SparseRBM
 from clusterica.display import ClusterSizesDisplay, FiltersDisplay, MixingDisplay, StagesDisplay
 from clusterica.images import ImageFeatures
 from clusterica.linear import LinearSVC, RidgeClassifier
@@ -87,8 +88,35 @@ def test_a_missing_argument_names_no_base_class():
         if needed and not inspect.isabstract(found):
             with pytest.raises(TypeError, match=rf"^{found.__name__}\..*{needed[0]}"):
                 found()
-    with pytest.raises(TypeError, match=r"^fit\(\) missing 1 required positional argument: 'X'$"):
-        KMeans(2).fit()
+    X, y = np.random.default_rng().normal(size=(40, 2)), np.arange(40) % 2
+    for call, name in (
+        (KMeans(2).fit, "fit"),
+        (KMeans(2).partial_fit, "partial_fit"),
+        (SparseRBM(2).fit, "SparseRBM.fit"),
+        (LinearSVC(C="auto").fit(X, y).predict_proba, "predict_proba"),
+    ):
+        with pytest.raises(TypeError, match=rf"^{name}\(\) missing 1 required .*: 'X'$"):
+            call()
+
+
+@pytest.mark.parametrize(
+    "found",
+    [found for found in estimators() if not inspect.isabstract(found)],
+    ids=lambda found: found.__name__,
+)
+def test_methods_without_arguments_name_no_base_class(found):
+    for name, method in inspect.getmembers_static(found, inspect.isfunction):
+        # What scikit-learn's mixins are called, their users know. fit wants parameters first.
+        ours = method.__module__.startswith("clusterica") and not name.startswith(("_", "fit"))
+        required = [
+            p for p in inspect.signature(method).parameters.values() if p.default is p.empty
+        ]
+        if ours and len(required) > 1 and "partial_fit" not in name:
+            with pytest.raises(TypeError, match=rf"^({found.__name__}\.)?{name}\(\) missing"):
+                method(found.__new__(found))
+
+
+def test_classifiers_without_labels():
     for classifier in (LinearSVC(), RidgeClassifier()):
         with pytest.raises(
             ValueError, match=f"{type(classifier).__name__} requires y to be passed"

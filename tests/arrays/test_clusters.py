@@ -120,7 +120,7 @@ def test_a_killed_worker_changes_nothing(sources, model, fitted):
 
 def test_labels_are_sent_once(client, sources, monkeypatch):
     """In every graph of the fit they would be sent again."""
-    from clusterica.arrays._dask import DaskEngine
+    from clusterica.arrays.engines._dask import DaskEngine
 
     sent = []
     send = DaskEngine.send
@@ -135,7 +135,7 @@ def test_labels_are_sent_once(client, sources, monkeypatch):
 
 
 def test_values_larger_than_a_piece_are_sent_in_several(client):
-    from clusterica.arrays._dask import DaskEngine
+    from clusterica.arrays.engines._dask import DaskEngine
 
     engine, large = DaskEngine(client), np.arange(2.0**21)
     with warnings.catch_warnings():

@@ -9,6 +9,7 @@ from sklearn.base import clone
 
 import clusterica
 from clusterica.cluster import KMeans
+from clusterica.dictionaries import DiscriminativeKSVD
 from clusterica.ica import ClusterICA
 from clusterica.images import ImageFeatures
 from clusterica.linear import LinearSVC
@@ -65,6 +66,28 @@ def test_models_are_those_of_a_local_fit(sources, model, fitted):
     )
 
 
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize(
+    ("model", "n_rows"),
+    [
+        (LinearSVC(random_state=0), 100),  # by Newton's method
+        (LinearSVC(random_state=0), 600),  # by L-BFGS
+        (DiscriminativeKSVD(8, max_iter=3, tol=1, random_state=0), 600),
+    ],
+)
+def test_classifiers(sources, model, n_rows, n_classes):
+    """Labels that are strings, and whatever a classifier tells of rows."""
+    X = sources[:n_rows]
+    y = np.array(["a", "b", "c"])[labels(X) + (n_classes - 2) * (X[:, 1] > 0)]
+    expected, refs = clone(model).fit(X, y), references(X, 70)
+    found = clone(model).fit(refs, y)
+    np.testing.assert_array_equal(found.predict(refs), expected.predict(X))
+    assert found.score(refs, y) == expected.score(X, y)
+    for name in {"decision_function", "predict_proba"} & set(dir(model)):
+        values = np.concatenate(ray.get(getattr(found, name)(refs)))
+        np.testing.assert_allclose(values, getattr(expected, name)(X), atol=1e-5)
+
+
 def test_data_sets(sources):
     import ray.data
 
@@ -99,7 +122,7 @@ def test_bad_input():
 
 
 def test_a_task_has_a_gpu_if_the_device_is_one():
-    from clusterica.arrays._ray import RayEngine
+    from clusterica.arrays.engines._ray import RayEngine
 
     engine = RayEngine(False)
     assert engine.fetch([engine.submit(ray.get_gpu_ids)]) == [[]]

@@ -10,9 +10,11 @@ import scipy.sparse as sp
 
 from clusterica import config_context
 from clusterica.arrays import (
+    LazyRows,
     Place,
     _stream,
     as_rows,
+    block_size,
     device_of,
     map_reduce,
     map_rows,
@@ -90,6 +92,33 @@ def test_rows_that_do_not_fit_are_sent_for_each_walk_in_small_blocks(sent):
     assert n_rows_sent(sent) == 2 * len(X)
     # Two blocks at a time, in half of the budget.
     assert max(n for n, d in sent if d == 4) * 16 * 2 <= 128 * 1024
+
+
+def test_rows_that_stay_on_the_device_are_not_cut_smaller(sent, monkeypatch):
+    rows = as_rows(draw())
+    size = block_size(rows, 0)
+    map_reduce(totals, rows)
+    monkeypatch.setattr(_stream, "BLOCK_BYTES", 1000)
+    monkeypatch.setattr(_stream, "fits", lambda rows: False)  # they take the room of others
+    assert block_size(rows, 0) == size > block_size(as_rows(draw()), 0)
+
+
+@pytest.mark.parametrize("chain", [1, 2])
+def test_lazy_rows_follow_their_source(sent, chain):
+    """What a walk has sent to the device is neither used by the next one nor kept there."""
+    X = draw()
+    Z = as_rows(X)
+    for _ in range(chain):
+        Z = LazyRows(_doubled, Z, ())
+    for _ in range(2):
+        (total,) = map_reduce(totals, Z)
+        np.testing.assert_allclose(to_host(total), 2**chain * X.sum(axis=0), rtol=1e-4, atol=1e-2)
+        np.testing.assert_array_equal(np.asarray(Z), 2**chain * X)
+        np.testing.assert_array_equal(np.concatenate(list(Z)), 2**chain * X)
+        X += draw(1)
+    while isinstance(Z, LazyRows):
+        Z = Z._source
+        assert Z._kept is None
 
 
 def test_the_result_is_the_same_whether_rows_fit_or_not(sent):

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).with_name("long_runs.py")
-# The one that took the longest: many nonzeros in a row.
-QUICK = ("SparseEncoder, dense",)
+# Those that took the longest: many nonzeros in a row.
+QUICK = ("SparseEncoder, dense", "KernelSparseEncoder, dense")
 SLOW = (
-    "KernelSparseEncoder, dense",  # splitting solves a block at once: .8 s measured on an idle machine
     "SparseEncoder",
     "KernelSparseEncoder",
     "OMPEncoder",

@@ -46,6 +46,24 @@ def test_help_of_each_command(command, name):
     assert all(len(line.replace("│", "").split()) > 2 for line in lines)
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("learn", "photos"), "--output or -o needs a value. See: clusterica learn --help"),
+        (("predict", "m.st"), "IMAGES is missing. See: clusterica predict --help"),
+        (("info", "m.st", "n.st"), "nothing to do with n.st. See: clusterica info --help"),
+        (("info", "m.st", "--jsn"), "Unknown option: --jsn. Did you mean --json?"),
+        (("lern",), 'Did you mean "learn"?'),
+        (("cluster", "[red]", "--method", "x", "-o", "l.csv"), 'Choose from: "k-means"'),
+    ],
+)
+def test_wrong_arguments(command, words, message):
+    code, out, err = command(*words)
+    assert (code, out) == (2, "")
+    assert err.startswith("Error: ")
+    assert message in " ".join(err.split())
+
+
 def test_help_of_a_command(command):
     code, out, _ = command("reproduce", "--help")
     assert code == 0

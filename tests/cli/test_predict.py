@@ -99,6 +99,16 @@ def test_predict(command, models, pets):
             assert file.read() == (out if name == "out.csv" else lines)
 
 
+def test_predict_for_a_program(command, models, pets, tmp_path):
+    words = ("predict", models / "classes.st")
+    code, out, _ = command(*words, pets, "-o", "p.csv", "--json")
+    assert code == 0
+    assert json.loads(out) == {"file": "p.csv", "n": 40, "correct": 40, "errors": {}}
+    assert (tmp_path / "p.csv").read_text().startswith("file,class\n")
+    code, out, _ = command(*words, pets / "flat", "-o", "p.csv", "--json")
+    assert json.loads(out) == {"file": "p.csv", "n": 20, "errors": {}}
+
+
 def test_predict_one_image_of_another_size(command, models, pets, tmp_path):
     image = pytest.importorskip("PIL.Image")
     with image.open(pets / "flat" / "03.png") as picture:
@@ -174,7 +184,7 @@ def test_nothing_is_left_where_nothing_is_done(command, models, pets, tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["own"]
 
 
-def test_only_the_same_run_goes_on(command, models, pets, tmp_path):
+def test_only_the_same_run_goes_on(command, models, pets, tmp_path, monkeypatch):
     own = tmp_path / "own"
     shutil.copytree(pets, own)
     words = ["features", str(models / "features.st"), "own", "--block", "9", "-o", "f.npy"]
@@ -188,6 +198,9 @@ def test_only_the_same_run_goes_on(command, models, pets, tmp_path):
         code, _, err = command(*other)
         assert code == 1
         assert "f.npy.partial was left by a run with another model" in err
+    with monkeypatch.context() as patch:
+        patch.setattr("clusterica.cli._job.__version__", "0.0.1")
+        assert command(*words)[0] == 1
     (own / "flat" / "00.png").unlink()
     code, _, err = command(*words)
     assert code == 1

@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+from scipy import sparse
 from scipy.io import wavfile
 from sklearn.datasets import load_iris
 from sklearn.metrics import adjusted_rand_score
@@ -48,6 +49,14 @@ def test_tables_are_read_as_they_were_written(tmp_path, suffix):
 def test_separators(tmp_path, text):
     (tmp_path / "t.csv").write_text(text)
     np.testing.assert_array_equal(read_table(tmp_path / "t.csv").values, [[1, 2], [3, 4]])
+
+
+@pytest.mark.parametrize("header", ["a;b;c\n", ""])
+def test_decimal_commas(tmp_path, header):
+    (tmp_path / "t.csv").write_text(f"{header}1,5;2;-0,25\n-3;,5;1,5e2\n")
+    np.testing.assert_array_equal(
+        read_table(tmp_path / "t.csv").values, [[1.5, 2, -0.25], [-3, 0.5, 150]]
+    )
 
 
 @pytest.mark.parametrize("method", ["cluster-ica", "rica"])
@@ -101,6 +110,20 @@ def test_separate_files_side_by_side_and_rows(command, tmp_path):
     )
     assert code == 0, err
     assert np.load(tmp_path / "out2" / "sources.npy").shape == (500, 1)
+
+
+def test_sources_of_an_earlier_run_go(command, tmp_path):
+    rng = np.random.default_rng()
+    for name, n in (("many.wav", 3), ("few.wav", 2)):
+        S = rng.laplace(size=(500, n)) @ rng.normal(size=(n, n))
+        wavfile.write(tmp_path / name, 8000, (S * 1000).astype(np.int16))
+    assert command("separate", "many.wav", "-o", "out")[0] == 0
+    (tmp_path / "out" / "notes.txt").write_text("mine")
+    code, _, err = command("separate", "few.wav", "-o", "out", "--no-picture")
+    assert code == 0, err
+    matrices = ["mixing.csv", "unmixing.csv"]
+    found = sorted(p.name for p in (tmp_path / "out").iterdir())
+    assert found == sorted([*matrices, "notes.txt", "source-1.wav", "source-2.wav"])
 
 
 def test_a_column_of_times_is_no_signal(command, tmp_path):
@@ -167,7 +190,59 @@ def test_cluster_by_chosen_columns(command, iris):
     assert "mean of width" not in out
     code, _, err = command(*words, "--columns", "species")
     assert code == 1
-    assert "species is not a column of numbers of iris.csv; its columns are length, width" in err
+    assert "species is not a column of numbers of iris.csv. Its columns are: length, width" in err
+
+
+def test_a_word_matters_in_a_column_that_is_used(command, tmp_path):
+    (tmp_path / "t.csv").write_text("a,b,c\n1,2,3\n4,many,6\n7,8,9\n")
+    words = ("cluster", "t.csv", "-o", "l.csv", "--no-picture", "--clusters", "2")
+    for columns in ((), ("--columns", "b"), ("--columns", "a", "b")):
+        code, _, err = command(*words, *columns)
+        assert code == 1
+        assert "line 3 of t.csv has 'many' in column b" in err
+    assert command(*words, "--columns", "a", "c")[0] == 0
+
+
+@pytest.mark.parametrize("method", ["k-means", "spherical"])
+def test_cluster_a_sparse_matrix(command, tmp_path, method):
+    pytest.importorskip("matplotlib")
+    rng = np.random.default_rng()
+    truth = rng.permutation(np.repeat([0, 1, 2], [40, 30, 20]))
+    words = rng.poisson(np.where(np.arange(60) // 20 == truth[:, None], 1.0, 0.05))
+    words[:, 0] += 1  # no row is empty
+    sparse.save_npz(tmp_path / "words.npz", sparse.csr_array(words))
+    options = ("--method", method, "--clusters", "3")
+    code, out, err = command("cluster", "words.npz", "-o", "l.npy", "--json", *options)
+    assert (code, err) == (0, "")
+    labels, facts = np.load("l.npy"), json.loads(out)
+    assert facts["files"] == ["l.npy", "l.png"]
+    assert adjusted_rand_score(truth, labels) > 0.9
+    # The same clusters as of the matrix with all its zeros.
+    np.save(tmp_path / "words.npy", words)
+    assert command("cluster", "words.npy", "-o", "d.npy", "--no-picture", *options)[0] == 0
+    np.testing.assert_array_equal(labels, np.load("d.npy"))
+    for i, named in enumerate(facts["means"]):
+        mean = words[labels == i].mean(axis=0)
+        assert len(named) == min(20, np.count_nonzero(mean))
+        assert named == {name: pytest.approx(mean[int(name[7:]) - 1]) for name in named}
+        assert sorted(named.values(), reverse=True) == list(named.values())
+    code, out, _ = command("cluster", "words.npz", "-o", "l.npy", *options)
+    assert "columns of largest mean" in out
+    code, _, err = command("cluster", "words.npz", "-o", "x.npy", "--columns", "word")
+    assert code == 1
+    assert "leave out --columns" in err
+    for option, value in (("--standardize", ()), ("--method", ("kurtosis",))):
+        code, _, err = command("cluster", "words.npz", "-o", "x.npy", option, *value)
+        assert code == 1
+        assert f"is a sparse matrix, and {' '.join((option, *value))} would fill it" in err
+
+
+@pytest.mark.parametrize("shape", [(1, 3), (3, 1), (2, 2), (30, 4)])
+def test_small_and_empty_sparse_matrices_are_drawn(command, tmp_path, shape):
+    pytest.importorskip("matplotlib")
+    sparse.save_npz(tmp_path / "zeros.npz", sparse.csr_array(shape))
+    code, _, err = command("cluster", "zeros.npz", "--clusters", "1", "-o", "l.csv")
+    assert (code, err) == (0, "")
 
 
 FILES = {
@@ -184,6 +259,48 @@ FILES = {
     "bad.wav": "no",
     "notes.doc": "no",
 }
+X = np.eye(3)
+X[1, 2] = np.nan
+PARTS = {"format": b"csr", "shape": (3, 3), "data": np.ones(3), "indptr": [0, 1, 2, 3]}
+NPZ = {
+    "nan.npz": (
+        lambda file: sparse.save_npz(file, sparse.csr_array(X)),
+        "in row 2, column 3. Remove",
+    ),
+    "csc.npz": (
+        lambda file: sparse.save_npz(file, sparse.csc_array(X)),
+        "is csc; convert it with X",
+    ),
+    "dense.npz": (lambda file: np.savez(file, X), "save a table that is not sparse as .npy"),
+    "far.npz": (lambda file: np.savez(file, **PARTS, indices=[0, 1, 3]), "indices must be < 3"),
+    "wide.npz": (
+        lambda file: np.savez(file, **PARTS | {"shape": (3, 2**40)}, indices=[0, 1, 2]),
+        "columns, more than 4,194,304",
+    ),
+    "none.npz": (lambda file: None, "there is no file none.npz"),
+    "bad.npz": (lambda file: file.write_text("no"), "can't be read as a matrix of scipy"),
+    "empty.npz": (lambda file: sparse.save_npz(file, sparse.csr_array((0, 3))), "has no numbers"),
+    "words.npz": (
+        lambda file: np.savez(file, **PARTS | {"data": ["a", "b", "c"]}, indices=[0, 1, 2]),
+        "it has <U1, int64, int64, no numbers",
+    ),
+    "pickle.npz": (
+        lambda file: np.savez(file, **PARTS, indices=np.array([None])),
+        "allow_pickle=False",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NPZ)
+def test_sparse_matrices_that_are_wrong(command, tmp_path, name):
+    save, message = NPZ[name]
+    save(tmp_path / name)
+    code, out, err = command("cluster", name, "-o", "out.csv", "--no-picture")
+    assert (code, out) == (1, "")
+    assert message in err
+    assert err.count("\n") == 1
+
+
 WRONG = [
     ("none.csv", "there is no file none.csv"),
     ("empty.csv", "empty.csv is empty"),
@@ -192,6 +309,7 @@ WRONG = [
     ("word.csv", "line 4 of word.csv has 'many' in column b, which is not a number"),
     ("words.csv", "words.csv has no numbers in it; a, b are not numbers"),
     ("hole.csv", "2 missing or infinite values, the first in row 2, column b. Remove"),
+    ("hole.npy", "1 missing or infinite values, the first in row 2, column 1. Remove"),
     ("cube.npy", "(2, 2, 2)"),
     ("bad.npy", "bad.npy can't be read as an array"),
     ("bad.parquet", "bad.parquet can't be read as Parquet"),
@@ -208,6 +326,7 @@ def test_files_that_are_wrong(command, tmp_path, verb, name, message):
     for file, text in FILES.items():
         (tmp_path / file).write_text(text)
     np.save(tmp_path / "cube.npy", np.zeros((2, 2, 2)))
+    np.save(tmp_path / "hole.npy", np.array([[1.0], [np.inf]]))
     before = sorted(tmp_path.iterdir())
     code, out, err = command(verb, name, "-o", "out.csv", "--no-picture")
     assert (code, out) == (1, "")

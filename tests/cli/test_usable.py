@@ -52,6 +52,49 @@ def test_a_damaged_image_stops_or_is_left_out(command, damaged, words):
         assert f"; {n_left} left out, damaged or too small" in file.read()
 
 
+def test_damaged_images_without_labels(command, pets, damaged):
+    words = ("train", pets, "--filters", "8", "--unlabeled", "own", "-o", "m.st")
+    code, _, err = command(*words)
+    assert code == 1
+    assert "00.png can't be read as an image" in err
+    assert "--on-error skip" in err
+    code, out, err = command(*words, "--on-error", "skip", "--json")
+    assert code == 0, err
+    assert "2 images left out: " in err
+    assert json.loads(out)["trained_on"] == 40
+    for file in damaged.rglob("*.png"):
+        file.write_text("no picture")
+    code, _, err = command(*words, "--on-error", "skip")
+    assert code == 1
+    assert "none of the images in own can be used" in err
+
+
+def test_images_without_labels_are_like_those_with(command, pets, tmp_path):
+    for shape, message in (
+        ((9, 12, 12, 3), "the images in more.npy have 3 channels, and those with labels have 1"),
+        ((9, 10, 12), "has images of 10 x 12 pixels, and 12 x 12 are needed"),
+    ):
+        np.save(tmp_path / "more.npy", np.zeros(shape, np.uint8))
+        code, _, err = command("train", pets, "--unlabeled", "more.npy", "-o", "m.st")
+        assert code == 1
+        assert message in err
+        assert [p.name for p in tmp_path.iterdir()] == ["more.npy"]
+
+
+def test_files_of_an_earlier_result_go(command, models, damaged, tmp_path):
+    words = ("features", models / "features.st")
+    assert command(*words, "own", "-o", "f.npy", "--on-error", "skip")[0] == 0
+    beside = ["f.npy", "f.npy.errors.csv", "f.npy.names.txt"]
+    assert sorted(p.name for p in tmp_path.glob("f.*")) == beside
+    for name in ("flat/00.png", "flat/tiny.png", "upright/07.png"):
+        (damaged / name).unlink()
+    assert command(*words, "own", "-o", "f.npy")[0] == 0
+    assert sorted(p.name for p in tmp_path.glob("f.*")) == ["f.npy", "f.npy.names.txt"]
+    np.save(tmp_path / "array.npy", np.zeros((2, 12, 12), np.uint8))
+    assert command(*words, "array.npy", "-o", "f.npy")[0] == 0
+    assert sorted(p.name for p in tmp_path.glob("f.*")) == ["f.npy"]
+
+
 def test_features_of_a_skipped_image_are_nan(command, models, damaged, tmp_path):
     model = models / "features.st"
     assert command("features", model, "own", "-o", "f.npy")[0] == 1

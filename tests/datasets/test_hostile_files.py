@@ -186,7 +186,7 @@ def test_pipes_are_refused_at_once(tmp_path, reader, name):
     # Another process, which is ended if it waits for someone to write into the pipe.
     command = [sys.executable, "-c", READERS, reader, tmp_path]
     found = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    assert f"{name} is no regular file" in found.stdout
+    assert f"{name} is not a regular file" in found.stdout
 
 
 def test_a_pipe_as_the_path(tmp_path):

@@ -62,10 +62,10 @@ def test_what_can_not_be_read_is_named(path, tmp_path):
         open_parquet(path, columns=["z"])
     with pytest.raises(ValueError, match="columns='x0' must be a list"):
         open_parquet(path, columns="x0")
-    with pytest.raises(FileNotFoundError, match="no Parquet file"):
+    with pytest.raises(FileNotFoundError, match="not a Parquet file"):
         open_parquet(tmp_path / "other")
     (tmp_path / "text").write_text("no Parquet")
-    with pytest.raises(ValueError, match="no Parquet file, or damaged"):
+    with pytest.raises(ValueError, match="not a Parquet file, or is damaged"):
         open_parquet(tmp_path / "text")
     pq.write_table(pa.table({"a": [1.0, None]}), tmp_path / "gaps")
     with pytest.raises(ValueError, match=r"column 'a' of .* has missing values"):

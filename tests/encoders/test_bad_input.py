@@ -12,6 +12,7 @@ from clusterica.encoders import (
     SigmoidEncoder,
     SoftThresholdEncoder,
     SparseEncoder,
+    TriangleEncoder,
     make_encoder,
 )
 
@@ -155,3 +156,18 @@ def test_what_is_no_encoder(encoder):
 def test_an_encoder_with_a_dictionary_of_its_own(atoms):
     with pytest.raises(ValueError, match="HardEncoder has a dictionary, and another"):
         make_encoder(HardEncoder(atoms))
+
+
+@pytest.mark.parametrize("encoder", [SoftThresholdEncoder, TriangleEncoder])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_overflow_that_a_threshold_would_hide_is_refused(encoder, dtype):
+    """Responses of inf - inf, or distances of which all are infinite, would be codes of zero."""
+    rng = np.random.default_rng()
+    D = np.array([[1.0, 0.0], [10.0, -10.0], [0.0, 1.0]], dtype)
+    X = rng.standard_normal((500, 2)).astype(dtype)
+    row = int(rng.integers(500))
+    X[row] = np.finfo(dtype).max * np.array([0.9, 0.3])
+    model = encoder(D[rng.permutation(3)])
+    model.fit_transform(np.delete(X, row, axis=0))
+    with pytest.raises(ValueError, match=f"result for row {row} of X overflows {np.dtype(dtype)}"):
+        model.fit_transform(X)

@@ -47,6 +47,14 @@ def test_what_is_used_is_said():
 
 
 @every_estimator
+@pytest.mark.parametrize(("n", "d"), [(50_000, 108), (1_000_000, 5)])
+def test_plain_operations_give_the_same_bits_twice(estimator, n, d):
+    X = draw(n, d)
+    first, second = (estimator.fit(X).cluster_centers_.clone() for _ in range(2))
+    assert torch.equal(first, second)
+
+
+@every_estimator
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_objective_of_every_precision_and_bits_of_two_fits(estimator, precision):
     X = draw()

@@ -399,7 +399,7 @@ def test_a_law_of_light_tails_is_told(mixed):
 
 
 def test_a_bounded_contrast_has_no_likelihood(mixed):
-    with pytest.raises(ValueError, match=r"no density.*SmoothedLaplace\(\) or LogCosh\(\)"):
+    with pytest.raises(ValueError, match=r"not a density.*SmoothedLaplace\(\) or LogCosh\(\)"):
         ClusterICA(refine=Exponential()).fit(mixed[0])
     with np.errstate(all="ignore"), pytest.raises(ValueError, match="grow without bound"):
         maximize_likelihood(

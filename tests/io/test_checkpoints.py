@@ -18,7 +18,7 @@ from numpy.testing import assert_array_equal
 from sklearn.base import BaseEstimator
 
 import clusterica
-from clusterica.cluster import KMeans
+from clusterica.cluster import KMeans, VonMisesFisherMixture
 from clusterica.io import _checkpoint
 from clusterica.linear import LinearSVC
 from clusterica.networks import FeatureNetwork, Layer
@@ -168,6 +168,42 @@ def test_other_data_is_refused(folder, rng):
         clusterica.checkpoints(folder),
     ):
         KMeans(5, init=C, random_state=0).fit(X)
+
+
+WEIGHTED = [
+    lambda X: KMeans(3, init=X[:3], random_state=0),
+    lambda X: VonMisesFisherMixture(3, init=X[:3], random_state=0),
+    lambda X: LinearSVC(1.0, random_state=0),
+]
+
+
+@pytest.mark.parametrize("make", WEIGHTED)
+@pytest.mark.parametrize("as_type", [np.array, list, pytest.param(lambda w: 7.0, id="number")])
+def test_other_weights_are_refused(folder, rng, make, as_type):
+    X, y, weights = rng.random((60, 3)), np.arange(60) % 3, rng.random(60)
+    model = make(X)
+    with clusterica.checkpoints(folder):
+        model.fit(X, y, sample_weight=as_type(weights))
+    with clusterica.checkpoints(folder):  # the same once more
+        model.fit(X, y, sample_weight=as_type(weights))
+    weights[41] += 0.5
+    for other in (None, weights):
+        with (
+            pytest.raises(ValueError, match="began with other data"),
+            clusterica.checkpoints(folder),
+        ):
+            model.fit(X, y, sample_weight=other)
+
+
+@pytest.mark.parametrize("labels", [[0, 1], ["a", "b"]])
+def test_other_labels_in_a_list_are_refused(folder, rng, labels):
+    X, y = rng.random((60, 3)), [labels[i % 2] for i in range(60)]
+    model = LinearSVC(1.0, random_state=0)
+    with clusterica.checkpoints(folder):
+        model.fit(X, y)
+    y[7] = labels[0]
+    with pytest.raises(ValueError, match="other data"), clusterica.checkpoints(folder):
+        model.fit(X, y)
 
 
 @pytest.mark.parametrize("kind", ["array", "strided", "objects", "csr", "frame", "tensor"])

@@ -17,7 +17,9 @@ from numpy.testing import assert_array_equal
 import clusterica
 from clusterica.cluster import KMeans
 from clusterica.io import ModelFileError, load_summary
+from clusterica.kernels import Gaussian
 from clusterica.preprocessing import Whitener
+from clusterica.rica import KernelRICA
 
 DATA = Path(__file__).parent / "data"
 
@@ -270,3 +272,32 @@ def test_files_of_earlier_versions_stay_loadable(version):
     found = model[:-1].transform(kept["rows"])
     # Not bit for bit: another processor may add in another order.
     np.testing.assert_allclose(found, kept["features"], rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("version", ["0.1.0"])
+def test_files_without_newer_parameters_are_loaded(version):
+    """A parameter that is newer than the file needs a value in ``_in_older_files`` of its class."""
+    for name, model in clusterica.load(DATA / f"estimators-{version}.safetensors").steps:
+        assert type(model).__name__ == name
+        assert set(model.get_params(deep=False)) == set(type(model)._get_param_names())
+
+
+def test_a_newer_parameter_has_the_value_of_the_time_of_the_file(rng, tmp_path, rewritten):
+    X = rng.random((60, 3))
+    model = KernelRICA(4, scale=1.0, unit_codes=False, max_iter=3, tol=1, random_state=0).fit(X)
+    path = clusterica.save(model, tmp_path / "m")
+    for name in ("scale", "unit_codes"):
+        rewritten(path, lambda d, name=name: d["model"]["params"].pop(name))
+    again = clusterica.load(path)
+    assert (again.scale, again.unit_codes) == (1.0, False)
+    assert_array_equal(again.transform(X), model.transform(X))
+    rewritten(path, lambda d: d["model"]["params"].pop("tol"))
+    with pytest.raises(ModelFileError, match="'tol' of KernelRICA is missing"):
+        clusterica.load(path)
+
+
+def test_a_missing_field_has_no_default(tmp_path, rewritten):
+    path = clusterica.save(KernelRICA(kernel=Gaussian(2.0)), tmp_path / "m")
+    rewritten(path, lambda d: d["model"]["params"]["kernel"]["fields"].clear())
+    with pytest.raises(ModelFileError, match="'gamma' of Gaussian is missing"):
+        clusterica.load(path)

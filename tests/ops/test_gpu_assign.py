@@ -167,6 +167,19 @@ def test_half_precision_at_any_scale(rule, scale):
         check_labels(X, C, None, rule, precision)
 
 
+@pytest.mark.parametrize(
+    "rule", [rule for rule in RULES if rule.unit_centers], ids=lambda rule: rule.name
+)
+@pytest.mark.parametrize("d", [8, 300])
+@pytest.mark.filterwarnings("ignore:overflow")  # of squares, which labels do not need
+def test_half_precision_at_the_largest_numbers(rule, d):
+    X, C, *_ = draw(30, 20, d, rule)
+    X[:, 0] = np.where(X[:, 0] < 0, -4, 4) * d**0.5  # one number over 2^127 in every row
+    X *= np.float32(3e38) / np.linalg.norm(X, axis=1, keepdims=True)
+    assert (np.abs(X).max(axis=1) > 2.0**127).all()
+    check_labels(X, C, None, rule, "float16")
+
+
 @every_rule
 def test_screen_gives_labels_of_float32_where_half_precision_does_not(rule):
     # Centres so near to each other that float16 mixes them up.

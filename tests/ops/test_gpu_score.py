@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from clusterica import config_context
+from clusterica.arrays import Row
 from clusterica.ica import ClusterICA
 from clusterica.ops import score as reference
 
@@ -40,6 +41,17 @@ def test_sums_are_those_of_float64(n, d, m, precision):
         assert torch.equal(value, same), name
         scale = rounding * max(1.0, float(right.abs().max()))
         torch.testing.assert_close(value.double(), right, atol=scale, rtol=rounding, msg=name)
+
+
+def test_memory_of_many_components_is_that_of_the_plain_operations(monkeypatch):
+    monkeypatch.setattr(gpu, "PLAIN_ROWS", 32)
+    B, mean, row = torch.eye(70), torch.zeros(70), Row(70, 4, 280, False)
+    assert gpu.score_sums.row_bytes(row, B, mean) == reference.score_sums.row_bytes(row, B, mean)
+    # Plain operations sum in float32, a bounded number of rows at a time; a large block is not such a sum.
+    X = torch.asarray(np.random.default_rng().normal(size=(100, 70)), device=DEVICE).float()
+    with patch.object(reference, "score_sums", wraps=reference.score_sums) as used:
+        gpu.score_sums(X, B.to(DEVICE), mean.to(DEVICE), precision="float32")
+    assert [len(call.args[0]) for call in used.call_args_list] == [32, 32, 32, 4]
 
 
 def test_rows_that_are_not_contiguous():

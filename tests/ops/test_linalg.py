@@ -12,6 +12,8 @@ from clusterica.ops.linalg import (
     polar_factor,
     row_energies,
     row_lengths,
+    sum_by_label,
+    sum_in_order,
     unit_rows,
 )
 
@@ -116,3 +118,18 @@ def test_polar_factor_of_a_large_matrix_without_full_rank(put, rng, rank):
     C = to_host(polar_factor(put(M)))
     np.testing.assert_allclose(C @ C.T, np.eye(256), atol=1e-10)
     assert abs(np.trace(C @ M.T) - np.linalg.norm(M, "nuc")) < 1e-6 * max(1, np.linalg.norm(M))
+
+
+@pytest.mark.parametrize("sums", [sum_by_label, sum_in_order])
+@pytest.mark.parametrize(
+    ("n_rows", "n_labels", "shape"), [(1000, 3, (5,)), (7, 20, (2,)), (500, 1, ()), (0, 4, (2,))]
+)
+def test_sums_by_label(sums, n_rows, n_labels, shape):
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng()
+    values, labels = rng.normal(size=(n_rows, *shape)), rng.integers(n_labels, size=n_rows)
+    expected = np.zeros((n_labels, *shape))
+    for value, label in zip(values, labels, strict=True):
+        expected[label] += value
+    found = sums(torch.asarray(values), torch.asarray(labels.astype(np.int32)), n_labels)
+    np.testing.assert_allclose(found.numpy(), expected, atol=1e-12)

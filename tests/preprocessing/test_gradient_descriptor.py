@@ -69,7 +69,9 @@ def test_shapes(n, given, expected):
 
 
 def test_bad_shapes():
-    with pytest.raises(ValueError, match=r"rows of 50 numbers are no squares.*give patch_shape"):
+    with pytest.raises(
+        ValueError, match=r"rows of 50 numbers are not square patches.*give patch_shape"
+    ):
         GradientDescriptor().fit(np.ones((2, 50)))
     with pytest.raises(ValueError, match=r"patch_shape=\(4, 4\) must be .* of 64 numbers"):
         GradientDescriptor((4, 4)).fit(np.ones((2, 64)))

@@ -146,7 +146,9 @@ def test_tensors_and_blocks(put, digits):
             lambda y: np.where(np.arange(240) == 5, 9, y % 2),
             "9.* has 1 rows, fewer than its 2",
         ),
-        ({}, lambda y: 0 * y, "one class only"),
+        ({}, lambda y: 0 * y, r"one class only \(0\)"),
+        ({}, lambda y: 0.0 * y, r"one class only \(0\.0\)"),
+        ({}, lambda y: np.full(len(y), "a"), r"one class only \('a'\)"),
         ({}, lambda y: y[:-1], "one label for every row"),
         ({}, lambda y: y + 0.5, "Unknown label type"),
         ({"eta": -1}, lambda y: y, "'eta' parameter"),
@@ -221,3 +223,12 @@ def test_auto_discrimination_is_a_hundredth_of_the_error_at_the_start(digits):
     assert start["discrimination"] == pytest.approx(start["reconstruction"] / 100)
     assert start["penalty"] == pytest.approx(start["reconstruction"] / 100)
     assert learner(discrimination=0.02).fit(*digits).discrimination_ == 0.02
+
+
+@quiet
+@pytest.mark.filterwarnings("ignore:eta=")
+def test_auto_discrimination_does_not_grow_where_the_parts_of_the_term_cancel_out(digits):
+    auto = {"discrimination": "auto", "sparsity": "auto", "max_iter": 1, "tol": 1.0}
+    safe = learner(3, **auto).fit(*digits).discrimination_
+    for eta in (0.0, *np.random.default_rng().uniform(0, 3, size=3), 3.0):
+        assert learner(3, eta=eta, **auto).fit(*digits).discrimination_ == pytest.approx(safe)

@@ -16,7 +16,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import clusterica
 from clusterica.arrays import as_rows, to_host
-from clusterica.contrasts import TorusPooling, make_penalty
+from clusterica.contrasts import Derivatives, TorusPooling, make_penalty
 from clusterica.kernels import KERNEL_NAMES, Gaussian, Linear, Normalized, Polynomial, Pull
 from clusterica.ops.kernel_rica import Model, sweep
 from clusterica.preprocessing import KernelWhitener
@@ -59,6 +59,30 @@ def test_auto_sparsity_is_a_hundredth_of_the_error_at_the_start(kernel):
     given = KernelRICA(8, kernel=kernel, normalize=kernel != "rbf", sparsity=rica.sparsity_)
     again = given.set_params(random_state=0).fit(X)
     np.testing.assert_allclose(again.components_, rica.components_)
+
+
+class Shifted:
+    """``G(y) = a y² - c``, whose sum over codes may be zero."""
+
+    def __init__(self, a, c):
+        self.a, self.c = a, c
+
+    def __call__(self, y):
+        return Derivatives(self.a * y * y - self.c, 2 * self.a * y, 2 * self.a + 0 * y)
+
+
+@quiet
+def test_auto_sparsity_does_not_grow_where_the_values_of_a_contrast_cancel_out():
+    X = np.random.default_rng().normal(size=(60, 4))
+
+    def sparsity(a, c):
+        penalty = {"penalty": Shifted(a, c), "pooling": None}
+        return KernelRICA(8, max_iter=1, tol=1.0, random_state=0, **penalty).fit(X).sparsity_
+
+    # One over the sum of y², over that of ones: the mean square of the codes. Less it, they sum up to zero.
+    squares = sparsity(1.0, 0.0)
+    mean = sparsity(0.0, -1.0) / squares
+    assert sparsity(1.0, mean) < 1000 * squares
 
 
 @quiet

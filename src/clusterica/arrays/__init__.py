@@ -1,11 +1,11 @@
 """Arrays and devices: namespaces, blocks of rows, random streams, validation, configuration."""
 
-from clusterica.arrays._engine import Chunks, Engine, map_chunks
-from clusterica.arrays._lazy import LazyRows, lazy_rows, transform_rows
+from clusterica.arrays._lazy import LazyRows
 from clusterica.arrays._place import (
     Array,
     Place,
     active_config,
+    check_not_masked,
     config_context,
     device_of,
     get_config,
@@ -25,9 +25,11 @@ from clusterica.arrays._rows import (
     as_chunks,
     as_rows,
     engine_name,
+    fetched,
     shuffled_batches,
 )
-from clusterica.arrays._sklearn import Interval, StrOptions, fit_context
+from clusterica.arrays._scheduler import in_order, one_blas_thread, pieces, stop_if_given_up
+from clusterica.arrays._sklearn import Estimator, Interval, StrOptions, fit_context
 from clusterica.arrays._stream import Inbox
 from clusterica.arrays._twins import describe_kernels, gpu_twin, why_no_kernels
 from clusterica.arrays._validation import (
@@ -35,10 +37,10 @@ from clusterica.arrays._validation import (
     FloatOutputMixin,
     Labels,
     as_generator,
+    base_class,
     check_fitted_rows,
     check_labels,
     check_model_device,
-    check_not_masked,
     check_not_transposed,
     check_output_rows,
     check_rows,
@@ -50,18 +52,19 @@ from clusterica.arrays._validation import (
 from clusterica.arrays._walk import (
     Row,
     block_size,
-    in_order,
     in_tiles,
+    lazy_rows,
     map_reduce,
     map_rows,
     map_rows_reduce,
-    one_blas_thread,
-    pieces,
     row_bytes_of,
-    stop_if_given_up,
+    states,
+    sum_parts,
     sum_tiles,
+    transform_rows,
     working_memory,
 )
+from clusterica.arrays.engines import Chunks, Engine, map_chunks
 
 __all__ = [
     # Arrays and where they are
@@ -95,7 +98,9 @@ __all__ = [
     "pieces",
     "row_bytes_of",
     "shuffled_batches",
+    "states",
     "stop_if_given_up",
+    "sum_parts",
     "sum_tiles",
     "transform_rows",
     "working_memory",
@@ -104,14 +109,17 @@ __all__ = [
     "Engine",
     "as_chunks",
     "engine_name",
+    "fetched",
     "map_chunks",
     # What estimators share
     "AccuracyMixin",
+    "Estimator",
     "FloatOutputMixin",
     "Interval",
     "Labels",
     "StrOptions",
     "as_generator",
+    "base_class",
     "check_fitted_rows",
     "check_labels",
     "check_model_device",

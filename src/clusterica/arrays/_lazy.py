@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from copy import copy as copy_of
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from clusterica.arrays import _stream
 from clusterica.arrays._place import Array, active_config, namespace_of, to_host
 from clusterica.arrays._rows import Block, Rows, as_rows, host_block
 from clusterica.arrays._walk import Row, block_size, map_rows, row_bytes_of
@@ -75,7 +77,8 @@ class LazyRows(Rows):
         row = Row(
             source.n_features, source.dtype.itemsize, source.row_nbytes, source.place.is_numpy
         )
-        return self.row_nbytes + source.load_nbytes + row_bytes_of(self._fn, row, self._params)
+        loaded = 2 * source.load_nbytes if source.sent else source.load_nbytes  # one is on its way
+        return self.row_nbytes + loaded + row_bytes_of(self._fn, row, self._params)
 
     def _blocks(self, size: int) -> Iterator[Block]:
         def compute(load: Callable[[], Array]) -> Array:
@@ -89,7 +92,11 @@ class LazyRows(Rows):
                 )
             return host_block(values, self.dtype) if self._source.place.is_numpy else values
 
-        for start, stop, load in self._source.blocks(size):
+        source = self._source
+        # Sent anew for each walk, not kept on the device: lazy rows may outlive many fits, and between two
+        # of them the source may change.
+        blocks = _stream.streamed(source, size) if source.sent else source.blocks(size)
+        for start, stop, load in blocks:
             yield start, stop, partial(compute, load)
 
     def take(self, indices: np.ndarray) -> np.ndarray:
@@ -139,30 +146,8 @@ class LazyRows(Rows):
                 f"MiB, and the memory budget is {budget / 2**20:,.1f} MiB; read them block by block (`for "
                 "block in rows`), or raise the budget with clusterica.config_context(memory=...)"
             )
-        return np.asarray(map_rows(self._fn, self._source, *self._params), dtype=dtype)
+        source = copy_of(self._source)  # what its walk keeps on a device is freed with it
+        return np.asarray(map_rows(self._fn, source, *self._params), dtype=dtype)
 
     def __repr__(self) -> str:
         return f"LazyRows(shape={self.shape}, dtype={self.dtype.name})"
-
-
-def transform_rows(fn: Callable[..., Array], rows: Rows, *params: Array | None) -> Array:
-    """Return ``fn(block, *params)`` of all blocks, as ``transform`` of an estimator does.
-
-    An array as of :func:`map_rows`, or rows that are computed lazily: the setting ``lazy`` of
-    :func:`clusterica.config_context` decides.
-    """
-    lazy = lazy_rows(fn, rows, *params)
-    return map_rows(fn, rows, *params) if lazy is None else lazy
-
-
-def lazy_rows(fn: Callable[..., Array], rows: Rows, *params: Array | None) -> Array | None:
-    """Return the lazy result of :func:`transform_rows`, or None if it is to be an array."""
-    config = active_config()
-    if rows.engine is not None:
-        return map_rows(fn, rows, *params)  # of Dask a lazy array
-    # Tensors on a device give tensors there, and arrays in memory give arrays, unless the user asks
-    # otherwise.
-    if not rows.home.on_host or config.lazy is False or not (config.lazy is True or rows.streamed):
-        return None
-    lazy = LazyRows(fn, rows, params)
-    return lazy if config.lazy is True or lazy.nbytes > config.memory else None

@@ -227,6 +227,25 @@ def is_cpu_tensor(X: Any) -> bool:
     return array_api_compat.is_torch_array(X) and X.device.type == "cpu"
 
 
+def is_tensor(X: Any) -> bool:
+    """Return whether X is an array of another library than NumPy and SciPy, such as a torch tensor."""
+    return (
+        array_api_compat.is_array_api_obj(X)
+        and not isinstance(X, np.ndarray | np.generic)
+        and not sp.issparse(X)
+    )
+
+
+def check_not_masked(X: Any) -> None:
+    """Refuse a NumPy array with masked entries: whatever lies under the mask would be taken for data."""
+    if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
+        raise ValueError(
+            f"X is a masked array with {int(np.ma.getmaskarray(X).sum())} masked entries, and the mask would "
+            "be lost; give them values with np.ma.filled(X, value), or drop their rows with "
+            "np.ma.compress_rows(X)"
+        )
+
+
 def namespace_of(*arrays: Array) -> ModuleType:
     """Return the array-API namespace of the arrays; NumPy for SciPy sparse ones."""
     dense = [a for a in arrays if not sp.issparse(a)]

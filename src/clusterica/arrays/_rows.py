@@ -296,7 +296,7 @@ def engine_name(X: Any) -> str | None:
     # By the module of its type, so that no engine is imported to ask.
     first = X[0] if isinstance(X, list) and X else X
     library, _, rest = type(first).__module__.partition(".")
-    if (library, rest) == ("clusterica", "arrays._engine"):
+    if (library, rest) == ("clusterica", "arrays.engines._chunks"):
         return "own"
     if library == "dask" and first is X and hasattr(X, "chunks"):
         return "dask"
@@ -310,14 +310,20 @@ def as_chunks(X: Any) -> Any | None:
     engine = engine_name(X)
     # An engine is imported only for data of it.
     if engine == "dask":
-        from clusterica.arrays._dask import dask_chunks
+        from clusterica.arrays.engines._dask import dask_chunks
 
         return dask_chunks(X)
     if engine == "ray":
-        from clusterica.arrays._ray import ray_chunks
+        from clusterica.arrays.engines._ray import ray_chunks
 
         return ray_chunks(X)
     return X if engine == "own" else None
+
+
+def fetched(values: Any) -> Any:
+    """Return values of rows, as a walk gives them, in host memory: NumPy, also where a cluster has them."""
+    chunks = as_chunks(values)
+    return to_host(values) if chunks is None else chunks.fetch()
 
 
 def as_array(X: Any) -> Array:
@@ -335,7 +341,7 @@ def as_rows(X: Array, dtype: Any = None) -> Rows:
     chunks = as_chunks(X)
     if chunks is None:
         return ArrayRows(X, dtype)
-    from clusterica.arrays._engine import ChunkRows
+    from clusterica.arrays.engines import ChunkRows
 
     return ChunkRows(chunks, dtype)
 

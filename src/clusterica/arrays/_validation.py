@@ -1,13 +1,17 @@
-"""The one validator: scikit-learn's for NumPy and CSR, the same rules and messages for everything else."""
+"""What estimators check: rows (:func:`check_rows`), weights, labels and random states.
+
+NumPy arrays and CSR matrices are checked by scikit-learn, all other data in ``_inputs.py`` by the same rules.
+"""
 
 from __future__ import annotations
 
 import copy
+import inspect
 import sys
 import warnings
 from collections.abc import Iterable
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import array_api_compat
 import numpy as np
@@ -15,25 +19,28 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 from sklearn.utils import assert_all_finite, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from clusterica.arrays._engine import ChunkRows, Chunks
+from clusterica.arrays._inputs import (
+    check_blocks,
+    check_finite,
+    check_shape,
+    check_stored,
+    check_tensor_or_chunks,
+)
 from clusterica.arrays._lazy import LazyRows
 from clusterica.arrays._place import (
     Array,
     Place,
     active_config,
-    namespace_of,
+    check_not_masked,
+    is_tensor,
     to_host,
-    working_dtype,
 )
-from clusterica.arrays._rows import ArrayRows, IterableRows, Rows, StoredRows, as_chunks, as_rows
-from clusterica.arrays._sklearn import (
-    check_feature_names,
-    check_n_features,
-    check_sample_weight,
-)
-from clusterica.arrays._walk import map_reduce, working_memory
+from clusterica.arrays._rows import ArrayRows, IterableRows, Rows, as_chunks, fetched
+from clusterica.arrays._sklearn import check_sample_weight
+
+_Class = TypeVar("_Class", bound=type)
 
 
 def check_rows(
@@ -62,18 +69,17 @@ def check_rows(
     name = type(estimator).__name__
     check_not_masked(X)
     if array_api_compat.is_dask_array(X):
-        _check_shape(estimator, X.shape, min_rows)  # only tables can be cut into chunks of rows
+        check_shape(estimator, X.shape, min_rows)  # only tables can be cut into chunks of rows
     chunks = as_chunks(X)
-    if chunks is not None:
-        return _checked_rows(estimator, chunks, reset, min_rows)
-    if _is_tensor(X):
-        return _check_tensor(estimator, X, reset, min_rows)
+    if chunks is not None or is_tensor(X):
+        X = X if chunks is None else chunks
+        return check_tensor_or_chunks(estimator, X, reset, min_rows)
     # Arrays in files, such as those of h5py and Zarr, have chunks too.
     is_stored = all(hasattr(X, a) for a in ("shape", "dtype", "chunks", "__getitem__"))
     if isinstance(X, LazyRows) or is_stored:
-        return _check_file_or_lazy(estimator, X, reset, min_rows)
+        return check_stored(estimator, X, reset, min_rows)
     if _is_iterable_of_blocks(X):
-        return _check_blocks(estimator, X, reset, accept_sparse, min_rows)
+        return check_blocks(estimator, X, reset, accept_sparse, min_rows)
     # Of float16 scikit-learn's check makes an array of the size of X.
     halves = getattr(X, "dtype", None) == np.float16
     X = validate_data(
@@ -86,7 +92,7 @@ def check_rows(
         ensure_all_finite=not halves,
     )
     if halves:
-        _check_finite(ArrayRows(X))
+        check_finite(ArrayRows(X))
     if sp.issparse(X) and X.indices.dtype != X.indptr.dtype:
         raise ValueError(f"{name} needs CSR indices and indptr of one integer type")
     return ArrayRows(X)
@@ -146,16 +152,6 @@ def check_scale(rows: Rows, dtype: Any = None) -> None:
     )
 
 
-def check_not_masked(X: Any) -> None:
-    """Refuse a NumPy array with masked entries: whatever lies under the mask would be taken for data."""
-    if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
-        raise ValueError(
-            f"X is a masked array with {int(np.ma.getmaskarray(X).sum())} masked entries, and the mask would "
-            "be lost; give them values with np.ma.filled(X, value), or drop their rows with "
-            "np.ma.compress_rows(X)"
-        )
-
-
 def check_not_transposed(estimator: BaseEstimator, rows: Rows) -> None:
     """Warn of a table with many more columns than rows, as recordings with channels as rows are.
 
@@ -177,6 +173,21 @@ def check_not_transposed(estimator: BaseEstimator, rows: Rows) -> None:
     warn_user(f"{hint} So few samples hardly determine the components")
 
 
+def base_class(cls: _Class) -> _Class:
+    """Decorate a base class, so that errors of Python name its methods without it.
+
+    ``KMeans(2).fit(X).predict()`` then says "predict() missing 1 required positional argument: 'X'", and not
+    "BaseKMeans.predict() missing ...", a class that users do not know.
+    """
+    for name, member in vars(cls).items():
+        # A method with a condition is an object of scikit-learn that has it as fn.
+        method = getattr(member, "fn", member)
+        while not name.startswith("_") and inspect.isfunction(method):
+            method.__qualname__ = name
+            method = getattr(method, "__wrapped__", None)  # what a decorator calls
+    return cls
+
+
 class FloatOutputMixin:
     """Tell scikit-learn that ``transform`` returns float32 for float32 and float64 for float64."""
 
@@ -186,6 +197,7 @@ class FloatOutputMixin:
         return tags
 
 
+@base_class
 class AccuracyMixin:
     """The ``score`` of classifiers that take arrays of any library; scikit-learn's takes NumPy only."""
 
@@ -203,7 +215,7 @@ class AccuracyMixin:
         sample_weight : array-like of shape (n_samples,), optional
             Weight of each row.
         """
-        predicted = to_host(self.predict(X))
+        predicted = fetched(self.predict(X))
         classes, codes = check_labels(self, y, len(predicted))
         weights = None if sample_weight is None else to_host(sample_weight)
         return float(np.average(predicted == classes[codes], weights=weights))
@@ -357,14 +369,6 @@ def check_model_device(estimator: BaseEstimator, home: Place, fitted: Array) -> 
         )
 
 
-def _is_tensor(X: Any) -> bool:
-    return (
-        array_api_compat.is_array_api_obj(X)
-        and not isinstance(X, np.ndarray | np.generic)
-        and not sp.issparse(X)
-    )
-
-
 def _is_iterable_of_blocks(X: Any) -> bool:
     if isinstance(X, list | tuple):
         return len(X) > 0 and all(getattr(part, "ndim", 0) == 2 for part in X)
@@ -373,139 +377,4 @@ def _is_iterable_of_blocks(X: Any) -> bool:
     array_like = array_like or sp.issparse(X) or (hasattr(X, "shape") and hasattr(X, "__getitem__"))
     return (
         isinstance(X, Iterable) and not array_like and not isinstance(X, str | bytes | dict | set)
-    )
-
-
-def _check_file_or_lazy(estimator: BaseEstimator, X: Any, reset: bool, min_rows: int) -> Rows:
-    _check_shape(estimator, X.shape, min_rows)
-    if isinstance(X, LazyRows):
-        rows: Rows = X  # its source was checked, and it checks what it computes
-    else:
-        if np.dtype(X.dtype).kind not in "biuf":
-            raise ValueError(
-                f"{type(estimator).__name__} needs an array of real numbers, and the one in the file has "
-                f"dtype {X.dtype}; store it as float32 or float64"
-            )
-        rows = StoredRows(X)
-        _check_finite(rows)
-    # The number of features only: scikit-learn's own check would read the whole array.
-    validate_data(estimator, X, reset=reset, skip_check_array=True)
-    return rows
-
-
-def _check_tensor(estimator: BaseEstimator, X: Array, reset: bool, min_rows: int) -> Rows:
-    if array_api_compat.is_torch_array(X) and "strided" not in str(X.layout):
-        raise TypeError(
-            f"sparse tensors (layout {X.layout}) are not supported; pass a SciPy CSR matrix, or "
-            "X.to_dense()"
-        )
-    # The walk writes the values of all rows into one array, block by block.
-    if not array_api_compat.is_writeable_array(X):
-        raise TypeError(
-            f"arrays of type {type(X).__module__}.{type(X).__name__} are read-only and not supported; "
-            "convert them with numpy.asarray or torch.asarray"
-        )
-    return _checked_rows(estimator, X, reset, min_rows)
-
-
-def _checked_rows(estimator: BaseEstimator, X: Any, reset: bool, min_rows: int) -> Rows:
-    """Check a tensor, or chunks on a cluster: their shape and dtype, and then their values."""
-    _check_shape(estimator, X.shape, min_rows)
-    if "complex" in str(X.dtype):
-        raise ValueError(
-            f"Complex data not supported\n{X.dtype} array given to {type(estimator).__name__}"
-        )
-    rows = ChunkRows(X) if isinstance(X, Chunks) else as_rows(X)
-    _check_finite(rows)
-    # The number of features and their names only: scikit-learn's own check would make X a NumPy array.
-    validate_data(estimator, X, reset=reset, skip_check_array=True)
-    return rows
-
-
-def _check_blocks(
-    estimator: BaseEstimator, X: Iterable[Array], reset: bool, accept_sparse: bool, min_rows: int
-) -> Rows:
-    name = type(estimator).__name__
-    if iter(X) is X:  # a generator, or another iterator
-        raise TypeError(
-            f"{name} walks over its data more than once, and this {type(X).__name__} can be walked "
-            "only once; pass a list of blocks, or an object whose __iter__ starts again from the first block"
-        )
-    lengths: list[int] = []
-    n_features, dtype = None, np.dtype(np.float32)
-    kinds, nnz = set(), 0
-    for part in X:
-        check_not_masked(part)
-        if _is_tensor(part) and not Place(part).on_host:
-            raise TypeError(
-                f"a block is on device {Place(part).name!r}; give blocks in host memory, and name the "
-                "device to stream them through with clusterica.config_context(device=...)"
-            )
-        block = check_array(
-            to_host(part) if _is_tensor(part) else part,
-            accept_sparse="csr" if accept_sparse else False,
-            estimator=name,
-            input_name="X",
-            ensure_min_samples=0,
-        )
-        if n_features not in (None, block.shape[1]):
-            raise ValueError(
-                f"a block of X has {block.shape[1]} features where the first has {n_features}; "
-                "all blocks must have the same columns"
-            )
-        check_feature_names(estimator, part, reset=reset and n_features is None)
-        lengths.append(block.shape[0])
-        n_features = block.shape[1]
-        dtype = np.promote_types(dtype, working_dtype(block.dtype))
-        kinds.add(sp.issparse(block))
-        nnz += block.nnz if sp.issparse(block) else 0
-    if n_features is None:
-        raise ValueError(
-            f"the iterable of blocks given to {name} is empty; it must give at least one block"
-        )
-    if len(kinds) > 1:
-        raise TypeError(
-            "the blocks of X are partly sparse and partly dense; give one kind, CSR or dense"
-        )
-    _check_shape(estimator, (sum(lengths), n_features), min_rows)
-    check_n_features(estimator, np.empty((1, n_features)), reset=reset)
-    return IterableRows(X, tuple(lengths), n_features, dtype, nnz=nnz if kinds == {True} else None)
-
-
-def _check_shape(estimator: BaseEstimator, shape: tuple[int, ...], min_rows: int) -> None:
-    """Raise what scikit-learn raises for a wrong number of dimensions, rows or features."""
-    name = type(estimator).__name__
-    if len(shape) != 2:
-        raise ValueError(
-            f"Expected 2D array, got {len(shape)}D array instead (shape={tuple(shape)}) in {name}. "
-            "Reshape your data, for instance X.reshape(-1, 1) for a single feature."
-        )
-    if shape[0] < min_rows:
-        raise ValueError(
-            f"Found array with {shape[0]} sample(s) (shape={tuple(shape)}) while a minimum of "
-            f"{min_rows} is required by {name}."
-        )
-    if shape[1] < 1:
-        raise ValueError(
-            f"Found array with 0 feature(s) (shape={tuple(shape)}) while a minimum of 1 is required "
-            f"by {name}."
-        )
-
-
-def _check_finite(rows: Rows) -> None:
-    nans, infinities = map_reduce(_count_not_finite, rows)
-    if float(nans) > 0:
-        raise ValueError("Input X contains NaN.")
-    if float(infinities) > 0:
-        raise ValueError(
-            f"Input X contains infinity or a value too large for dtype({rows.dtype.name!r})."
-        )
-
-
-@working_memory(lambda row: row.nbytes)
-def _count_not_finite(X: Array) -> tuple[Array, Array]:
-    values = X.data if sp.issparse(X) else X
-    xp = namespace_of(values)
-    return xp.sum(xp.astype(xp.isnan(values), xp.int64)), xp.sum(
-        xp.astype(xp.isinf(values), xp.int64)
     )

@@ -4,32 +4,22 @@ Results are folded in the order of the blocks, in float64: the same input and se
 bits on the CPU, whatever thread finished first.
 
 An op may add up a block tile by tile, so that what is made on the way stays in the cache: :func:`in_tiles`.
-
-The scheduler is here too: :func:`in_order` runs tasks on worker threads with one BLAS thread each, so that
-the part of an op that is not BLAS runs in parallel as well. Worker threads live as long as the process and
-are shared by all fits; the limit on BLAS threads holds only while tasks run.
 """
 
 from __future__ import annotations
 
 import math
-import os
-import threading
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager
-from contextvars import ContextVar, copy_context
-from functools import cache, partial, wraps
-from time import perf_counter
+from collections.abc import Callable, Generator, Iterable
+from contextlib import closing
+from functools import partial, wraps
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from threadpoolctl import ThreadpoolController
 
 from clusterica.arrays import _stream
 from clusterica.arrays._place import Array, active_config, is_host_array, namespace_of
 from clusterica.arrays._rows import Rows
+from clusterica.arrays._scheduler import in_order, pieces
 from clusterica.arrays._twins import for_place
 
 Op = TypeVar("Op", bound=Callable[..., Any])
@@ -48,7 +38,12 @@ class Row(NamedTuple):
     """Whether blocks are NumPy or CSR, for which compiled code needs less."""
 
 
-def working_memory(row_bytes: Callable[..., int], *, wide_sums: bool = False) -> Callable[[Op], Op]:
+def working_memory(
+    row_bytes: Callable[..., int],
+    *,
+    wide_sums: bool = False,
+    marks_overflow: bool | Callable[[Any], bool] = False,
+) -> Callable[[Op], Op]:
     """State, beside an op, the bytes that it needs for each row; they decide the size of blocks.
 
     Parameters
@@ -59,6 +54,9 @@ def working_memory(row_bytes: Callable[..., int], *, wide_sums: bool = False) ->
         gets its ``self`` first.
     wide_sums : bool, default=False
         Whether sums inside a block are in float64, so that blocks on a device may have any number of rows.
+    marks_overflow : bool or callable, default=False
+        Whether the first value of a row is NaN if any is not finite, in NumPy arrays. The walk then looks at
+        one column for overflow, and not at all. For a method it may depend on ``self``.
 
     Examples
     --------
@@ -71,6 +69,7 @@ def working_memory(row_bytes: Callable[..., int], *, wide_sums: bool = False) ->
     def state(op: Op) -> Op:
         op.row_bytes = row_bytes  # type: ignore[attr-defined]
         op.wide_sums = wide_sums  # type: ignore[attr-defined]
+        op.marks_overflow = marks_overflow  # type: ignore[attr-defined]
         return op
 
     return state
@@ -125,7 +124,7 @@ def map_rows_reduce(
 ) -> tuple[Array, Any]:
     """Do both in one walk: fn returns ``(per_row, sums)``, either of which may be None."""
     if rows.engine is not None:
-        from clusterica.arrays._engine import ChunkRows, walk_chunks
+        from clusterica.arrays.engines import ChunkRows, walk_chunks
 
         assert isinstance(rows, ChunkRows)
         return walk_chunks(fn, rows, params, aligned)
@@ -163,6 +162,31 @@ def map_rows_reduce(
     if inbox is not None:
         inbox.finish()
     return per_row, total
+
+
+def transform_rows(fn: Callable[..., Array], rows: Rows, *params: Array | None) -> Array:
+    """Return ``fn(block, *params)`` of all blocks, as ``transform`` of an estimator does.
+
+    An array as of :func:`map_rows`, or rows that are computed lazily: the setting ``lazy`` of
+    :func:`clusterica.config_context` decides.
+    """
+    lazy = lazy_rows(fn, rows, *params)
+    return map_rows(fn, rows, *params) if lazy is None else lazy
+
+
+def lazy_rows(fn: Callable[..., Array], rows: Rows, *params: Array | None) -> Array | None:
+    """Return the lazy result of :func:`transform_rows`, or None if it is to be an array."""
+    config = active_config()
+    if rows.engine is not None:
+        return map_rows(fn, rows, *params)  # of Dask a lazy array
+    # Tensors on a device give tensors there, and arrays in memory give arrays, unless the user asks
+    # otherwise.
+    if not rows.home.on_host or config.lazy is False or not (config.lazy is True or rows.streamed):
+        return None
+    from clusterica.arrays._lazy import LazyRows
+
+    lazy = LazyRows(fn, rows, params)
+    return lazy if config.lazy is True or lazy.nbytes > config.memory else None
 
 
 class _Sums:
@@ -205,11 +229,16 @@ def row_bytes_of(fn: Callable[..., Any], row: Row, params: tuple[Any, ...]) -> i
     return int(stated(*itself, row, *params))
 
 
-def _has_wide_sums(fn: Any) -> bool:
-    """Whether an op says that it sums a block in float64."""
+def states(fn: Any, name: str) -> bool:
+    """Return whether an op states "wide_sums" or "marks_overflow" in its :func:`working_memory`."""
     if isinstance(fn, _Sums | _PerRow):
-        return _has_wide_sums(fn.fn)
-    return bool(getattr(fn.func if isinstance(fn, partial) else fn, "wide_sums", False))
+        return states(fn.fn, name)
+    fn = fn.func if isinstance(fn, partial) else fn
+    stated = getattr(fn, name, False)
+    # What a method states may depend on its object.
+    if callable(stated) and hasattr(fn, "__self__"):
+        stated = stated(fn.__self__)
+    return bool(stated)
 
 
 def block_size(
@@ -229,7 +258,9 @@ def block_size(
         # A second block is on its way, and half of a budget that was set is for rows that stay there.
         budget = rows.place.memory // (2 if active_config().memory_is_set else 1)
         fits = budget // (row_bytes + 2 * rows.load_nbytes)
-        fits = fits if _stream.fits(rows) else min(fits, _stream.most_rows(rows))
+        # Rows that are there leave less room for more, and need none.
+        stay = rows._kept is not None or _stream.fits(rows)
+        fits = fits if stay else min(fits, _stream.most_rows(rows))
     if wide_sums and not is_numpy:
         return max(1, fits)
     # float32 sums inside a block stay accurate up to about this many rows; float64 takes over between.
@@ -263,7 +294,8 @@ def _results(
     row = Row(rows.n_features, rows.dtype.itemsize, rows.row_nbytes, rows.place.is_numpy)
     row_bytes = row_bytes_of(fn, row, params)
     n_parameters = sum(math.prod(p.shape) for p in params if p is not None)
-    size = block_size(rows, row_bytes, n_parameters, wide_sums=_has_wide_sums(fn))
+    size = block_size(rows, row_bytes, n_parameters, wide_sums=states(fn, "wide_sums"))
+    marked = states(fn, "marks_overflow")
 
     def run(start: int, stop: int, load: Callable[[], Array]) -> tuple[int, int, Any]:
         values = []
@@ -279,7 +311,7 @@ def _results(
         # Overflow shows in the result, where it is an error that names the remedy.
         with np.errstate(over="ignore", invalid="ignore"):
             result = fn(block, *params, *values)
-        _check_finite(result[0], start)
+        _check_finite(result[0], start, marked=marked)
         return start, stop, result
 
     # One block stays in this thread and leaves BLAS its own, unless the user asked for one thread.
@@ -290,12 +322,14 @@ def _results(
             yield run(*block)
 
 
-def _check_finite(per_row: Array | None, start: int) -> None:
+def _check_finite(per_row: Array | None, start: int, *, marked: bool) -> None:
     """Refuse values of rows that are not finite, which can only come of overflow: rows are finite."""
     if not isinstance(per_row, np.ndarray) or per_row.dtype.kind != "f":
         return
+    if marked:
+        per_row = per_row[:, :1]
     # One product by BLAS shows that nearly all blocks are finite, in a third of the time of a sum: 1.5 % of
-    # whitening 108 features, 3 to 4 % of 800 soft thresholds of them, nothing of image features (CPU time).
+    # whitening 108 features (CPU time). It was 6 % of 800 soft thresholds of them, which are now marked.
     flat = per_row.ravel(order="K")
     with np.errstate(over="ignore", invalid="ignore"):
         if np.isfinite(np.vdot(flat, flat)):
@@ -346,41 +380,19 @@ def sum_tiles(fn: Callable[..., Sums], X: Array, *params: Array, width: int) -> 
     size = max(1, numbers // width)
     if not is_host_array(X) or X.shape[0] <= size:
         return fn(X, *params)
+    return sum_parts(fn(X[part], *params) for part in pieces(X.shape[0], size))
+
+
+def sum_parts(parts: Iterable[Sums]) -> Sums:
+    """Return the sum of named tuples of host arrays, one or more, in float64."""
     total: Any = None
-    for part in pieces(X.shape[0], size):
-        sums = fn(X[part], *params)
+    for sums in parts:
         if total is None:
             total = [np.array(value, dtype=np.float64) for value in sums]
         else:
             for t, value in zip(total, sums, strict=True):
                 t += value
     return type(sums)(*total)
-
-
-def pieces(n_rows: int, size: int | None = None) -> Iterator[slice]:
-    """Yield slices of at most ``size`` rows; stop if the result is no longer needed.
-
-    Compiled code can't be interrupted. An op that takes long for a block works in pieces, so that Ctrl-C, or
-    an error in another block, is answered between them. Without a size, the time of each piece decides the
-    size of the next one, so that a piece takes about 0.1 s however long a row takes; for ops whose rows do
-    not depend on each other, since the pieces of two runs differ.
-    """
-    start, rows = 0, 8 if size is None else size
-    while start < n_rows:
-        stop_if_given_up()
-        begun = perf_counter()
-        yield slice(start, min(start + rows, n_rows))
-        start += rows
-        if size is None:
-            seconds = max(perf_counter() - begun, 1e-6)
-            rows = max(1, min(2 * rows, int(rows * 0.1 / seconds)))
-
-
-def stop_if_given_up() -> None:
-    """End the task of this worker if nobody waits for its result any more; a long loop calls it often."""
-    given_up = _given_up.get()
-    if given_up is not None and given_up.is_set():
-        raise CancelledError
 
 
 def in_tiles(width: Callable[..., int]) -> Callable[[Callable[..., Sums]], Callable[..., Sums]]:
@@ -397,119 +409,3 @@ def in_tiles(width: Callable[..., int]) -> Callable[[Callable[..., Sums]], Calla
         return run
 
     return tiled
-
-
-# --- The scheduler -----------------------------------------------------------------------------------
-
-
-def in_order(
-    fn: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]
-) -> Generator[Any, None, None]:
-    """Yield ``fn(*task)`` of every task, in the order of the tasks.
-
-    As many tasks run at a time as the configuration has threads, and a few wait, so that the tasks
-    may be made one by one. Close the generator when you stop early: tasks that wait are cancelled.
-
-    Parameters
-    ----------
-    fn : callable
-        Called from worker threads, with the configuration of the caller. Where it schedules tasks
-        itself they run in its own thread.
-    tasks : iterable of tuple
-        Arguments of the calls.
-    """
-    n_threads = active_config().n_threads
-    with one_blas_thread():
-        # In a worker, tasks run at once: if all workers waited for others, none would finish.
-        if n_threads == 1 or getattr(_worker, "is_one", False):
-            for task in tasks:
-                yield fn(*task)
-            return
-        pending: deque[Future[Any]] = deque()
-        given_up = threading.Event()
-        try:
-            for task in tasks:
-                # Each task has its own copy: a context can't be entered by two threads at a time.
-                context = copy_context()
-                context.run(_given_up.set, given_up)
-                pending.append(_workers(n_threads).submit(context.run, fn, *task))
-                # Bounded, so that results of finished blocks do not pile up in memory.
-                if len(pending) > n_threads + 1:
-                    yield pending.popleft().result()
-            while pending:
-                yield pending.popleft().result()
-        finally:
-            given_up.set()
-            for future in pending:
-                future.cancel()
-
-
-_worker = threading.local()
-# Set where the caller of in_order has left, by an error or Ctrl-C: running tasks end at their next piece.
-_given_up: ContextVar[threading.Event | None] = ContextVar("clusterica_given_up", default=None)
-
-
-@cache
-def _workers(n_threads: int) -> ThreadPoolExecutor:
-    mark = partial(setattr, _worker, "is_one", True)  # runs in every new thread
-    return ThreadPoolExecutor(n_threads, "clusterica", mark)
-
-
-class _BlasLimit:
-    """A limit of BLAS to one thread, shared by all threads of the process that ask for it.
-
-    The number of threads belongs to the library, not to a thread of ours. So the first user sets it, the
-    last one restores it, and the users between only count.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._users = 0
-        self._libraries: list[Any] | None = None
-        self._before: list[tuple[Any, int]] = []
-
-    def enter(self) -> None:
-        with self._lock:
-            if self._users == 0:
-                if self._libraries is None:  # looking for them takes milliseconds
-                    found = ThreadpoolController().select(user_api="blas")
-                    self._libraries = found.lib_controllers
-                self._before = [(library, library.num_threads) for library in self._libraries]
-                for library, _ in self._before:
-                    library.set_num_threads(1)
-            self._users += 1
-
-    def leave(self) -> None:
-        with self._lock:
-            self._users -= 1
-            if self._users == 0:
-                self.restore()
-
-    def restore(self) -> None:
-        for library, n_threads in self._before:
-            library.set_num_threads(n_threads)
-
-
-_blas_limit = _BlasLimit()
-
-
-@contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """Limit BLAS to one thread inside the ``with`` block, for small products or many at a time."""
-    _blas_limit.enter()
-    try:
-        yield
-    finally:
-        _blas_limit.leave()
-
-
-def _forget_threads() -> None:
-    """In a forked child: worker threads and those that limited BLAS exist in the parent only."""
-    global _blas_limit
-    _workers.cache_clear()
-    _blas_limit.restore()
-    _blas_limit = _BlasLimit()
-
-
-if hasattr(os, "register_at_fork"):  # Windows has no fork
-    os.register_at_fork(after_in_child=_forget_threads)

@@ -8,17 +8,42 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import App, Group, Parameter
+from cyclopts import (
+    App,
+    CycloptsError,
+    Group,
+    MissingArgumentError,
+    Parameter,
+    UnusedCliTokensError,
+)
+from rich.text import Text
 
 from clusterica import __version__
+from clusterica.cli._cluster import cluster
 from clusterica.cli._console import OUTPUT, ListSwitch, Seed, Switch, note, stop
 from clusterica.cli._learn import learn
 from clusterica.cli._models import bench, download, info, report
 from clusterica.cli._predict import features, predict
-from clusterica.cli._separate import cluster, separate
+from clusterica.cli._separate import separate
 from clusterica.cli._train import train
 
 OPTIONS = Group("Options", sort_key=5)
+
+
+def _wrong_arguments(error: CycloptsError) -> Text:
+    """Return what is wrong with the arguments in the words of our own messages, on one line."""
+    command = " ".join(("clusterica", *(error.command_chain or ())))
+    what = str(error)
+    if isinstance(error, MissingArgumentError) and error.argument is not None:
+        names = error.argument.names
+        what = (
+            f"{' or '.join(names)} {'needs a value' if names[0].startswith('-') else 'is missing'}."
+        )
+    elif isinstance(error, UnusedCliTokensError):
+        what = f"There is nothing to do with {' '.join(error.unused_tokens or ())}."
+    return Text.assemble(("Error: ", "bold red"), f"{what} See: {command} --help")
+
+
 app = App(
     name="clusterica",
     help=(
@@ -30,11 +55,11 @@ app = App(
     version=__version__,
     group_commands=OPTIONS,
     suppress_keyboard_interrupt=False,  # main prints the message
+    error_formatter=_wrong_arguments,
 )
 app.register_install_completion_command(
     help="Install completion for your shell (bash, zsh or fish).",
 )
-PAPERS = Group("Papers", sort_key=4)
 for group, commands in {
     Group("Images", sort_key=1): (learn, train, features, predict),
     Group("Signals and tables", sort_key=2): (separate, cluster),
@@ -44,13 +69,13 @@ for group, commands in {
         app.command(command, group=group, sort_key=place)
 
 
-@app.command(group=PAPERS)
+@app.command(group=Group("To begin with", sort_key=0))
 def demo(
     *,
     output: Annotated[Path, OUTPUT] = Path("clusterica-demo"),
     quick: Switch = False,
 ) -> None:
-    """Learn filters from two photographs and write an HTML page with figures. Takes less than a minute.
+    """Learn filters, recognise digits, separate signals, and write a page of it all, in about a minute.
 
     Parameters
     ----------
@@ -65,7 +90,7 @@ def demo(
     run_demo(output=output, quick=quick)
 
 
-@app.command(group=PAPERS)
+@app.command(group=Group("Papers", sort_key=4))
 def reproduce(
     name: str | None = None,
     /,

@@ -46,16 +46,23 @@ def check_folder(folder: Path) -> None:
 
 
 @contextmanager
-def new_files(folder: Path) -> Iterator[Path]:
-    """Yield a temporary folder, whose files go to ``folder`` at the end; none do after an error."""
+def new_files(folder: Path, *, own: Sequence[str]) -> Iterator[Path]:
+    """Yield a temporary folder, whose files go to ``folder`` at the end; none do after an error.
+
+    What an earlier run has left there under names of the patterns ``own`` is removed.
+    """
     # Beside the folder, and so on the same disk, where files can be renamed.
     temporary = folder.with_name(f".{folder.name}.{secrets.token_hex(8)}")
     temporary.mkdir()
     try:
         yield temporary
         folder.mkdir(exist_ok=True)
-        for file in sorted(temporary.iterdir()):
-            os.replace(file, folder / file.name)
+        names = [file.name for file in sorted(temporary.iterdir())]
+        for name in names:
+            os.replace(temporary / name, folder / name)
+        for file in [file for pattern in own for file in folder.glob(pattern)]:
+            if file.name not in names:
+                file.unlink()
     finally:
         shutil.rmtree(temporary)
 

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from clusterica import __version__
 from clusterica.arrays import get_config, to_host
 from clusterica.cli._console import note, progress_of, stop
-from clusterica.cli._files import Partial
+from clusterica.cli._files import Partial, file_checksum, fingerprint
 from clusterica.cli._learn import networks_of
 from clusterica.cli.inputs.usable import Found, OnError, find_usable, open_folder_or_array
 
@@ -36,9 +37,14 @@ class Job:
         if needs is None:
             kind = type(self.model).__name__
             stop(f"{path} holds {kind}, which takes rows of numbers and not images.")
-        self.needs, self.on_error = needs, on_error
+        self.path, self.needs, self.on_error = path, needs, on_error
         self.source = open_folder_or_array(images)
         self.is_own_data = (summary.get("data") or {}).get("source") == images
+
+    def key(self, *options: Any) -> str:
+        """Return a checksum of all that decides the result; only a run of the same may go on."""
+        images = (self.source.key, len(self.source.names))
+        return fingerprint(__version__, file_checksum(self.path), images, self.on_error, options)
 
     def _find(self, start: int, stop_at: int) -> Found:
         color = "grey" if self.needs.channels == 1 else "rgb"

@@ -65,8 +65,10 @@ def learn(
     into features: ``clusterica features MODEL IMAGES -o FILE``. If the command is stopped, the same command
     goes on where it was: checkpoints are in the folder FILE.partial until the model is saved.
 
-    Examples: ``clusterica learn photos -o filters.safetensors``,
-    ``clusterica learn holiday/ --filters 400 -o holiday.safetensors``
+    For example:
+
+        clusterica learn photos -o filters.safetensors
+        clusterica learn holiday/ --filters 400 -o holiday.safetensors
 
     Parameters
     ----------

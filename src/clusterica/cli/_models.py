@@ -58,7 +58,9 @@ def report(
 
     The page is one file and needs no network.
 
-    Example: ``clusterica report filters.safetensors -o page.html``
+    For example:
+
+        clusterica report filters.safetensors -o page.html
 
     Parameters
     ----------
@@ -160,7 +162,9 @@ def download(
 
     An interrupted download is resumed by the same command.
 
-    Example: ``clusterica download cifar10``
+    For example:
+
+        clusterica download cifar10
 
     Parameters
     ----------

@@ -29,8 +29,6 @@ from clusterica.cli._files import (
     Partial,
     Sink,
     check_output,
-    file_checksum,
-    fingerprint,
     need,
 )
 from clusterica.cli._job import Job
@@ -57,7 +55,9 @@ def features(
     Images are read block by block. If the command is stopped, the same command goes on where it was: what is
     there so far is in the folder FILE.partial.
 
-    Example: ``clusterica features filters.safetensors holiday/ -o holiday.npy``
+    For example:
+
+        clusterica features filters.safetensors holiday/ -o holiday.npy
 
     Parameters
     ----------
@@ -93,10 +93,7 @@ def features(
         stop(f"{model} holds {type(job.model).__name__}, which gives no features.")
     with settings(memory=memory, threads=threads, device=device):
         size = block or job.block_size()
-        key = fingerprint(
-            file_checksum(model), job.source.key, len(job.source.names), size, on_error
-        )
-        partial = Partial(output, key=key, fresh=fresh)
+        partial = Partial(output, key=job.key(size), fresh=fresh)
         done = partial.state.get("done", 0)
         if done:
             note(f"Resuming after {done:,} images.")
@@ -107,20 +104,28 @@ def features(
                 sink.write(start, job.rows(compute, found, stop_at - start))
                 errors |= found.errors
                 partial.record(done=stop_at, errors=errors)
-        partial.finish()
-    if output.suffix.lower() != ".parquet" and job.source.are_files:
-        names = output.with_name(f"{output.name}.names.txt")
-        write_file(names, "\n".join(job.source.names) + "\n")
-    if errors:
+        named = job.source.are_files and output.suffix.lower() != ".parquet"
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows([("file", "error"), *errors.items()])
-        write_file(output.with_name(f"{output.name}.errors.csv"), text.getvalue())
-        note_errors(errors, f"skipped, their features are NaN (see {output.name}.errors.csv)")
+        # Before the result: where it is, they are.
+        _write_beside(output, "names.txt", "\n".join(job.source.names) + "\n" if named else None)
+        _write_beside(output, "errors.csv", text.getvalue() if errors else None)
+        partial.finish()
+    note_errors(errors, f"skipped, their features are NaN (see {output.name}.errors.csv)")
     if json_:
         print_json({"file": str(output), "n": len(job.source.names), "errors": errors})
         return
     note(f"Features of {len(job.source.names):,} images:")
     print(output)
+
+
+def _write_beside(output: Path, what: str, text: str | None) -> None:
+    """Write OUTPUT.what; without a text, remove that of an earlier result."""
+    file = output.with_name(f"{output.name}.{what}")
+    if text is None:
+        file.unlink(missing_ok=True)
+    else:
+        write_file(file, text)
 
 
 def predict(
@@ -144,8 +149,10 @@ def predict(
     command goes on where it was. Where the images are in folders of the names of classes, the accuracy is
     printed too.
 
-    Examples: ``clusterica predict pets.safetensors photo.jpg``,
-    ``clusterica predict pets.safetensors new/ --probabilities -o new.csv``
+    For example:
+
+        clusterica predict pets.safetensors photo.jpg
+        clusterica predict pets.safetensors new/ --probabilities -o new.csv
 
     Parameters
     ----------
@@ -158,7 +165,7 @@ def predict(
     probabilities
         Add the probability of each class, in the order of the classes.
     json_
-        Print JSON lines in place of CSV.
+        Print JSON lines in place of CSV; with -o, a summary as JSON.
     on_error
         What to do with a damaged image: stop, or skip it. It then has no class, and the column error says
         what is wrong with it.
@@ -192,21 +199,19 @@ def predict(
                 sys.stdout.write(lines.of(start, stop_at, found))
                 sys.stdout.flush()
         else:
-            key = fingerprint(
-                file_checksum(model),
-                job.source.key,
-                len(job.source.names),
-                size,
-                probabilities,
-                on_error,
-            )
-            partial = Partial(output, key=key, fresh=fresh)
-            lines.write(partial, size)
+            key = job.key(size, probabilities)
+            lines.write(Partial(output, key=key, fresh=fresh), size)
     note_errors(lines.errors, "skipped")
     n = len(job.source.names) - len(lines.errors)
-    if n and job.source.labels is not None and set(job.source.labels) <= set(lines.classes):
+    known = job.source.labels is not None and set(job.source.labels) <= set(lines.classes)
+    if n and known:
         own = " The model was trained on these images." if job.is_own_data else ""
         note(f"{lines.n_correct:,} of {n:,} correct ({100 * lines.n_correct / n:.2f} %).{own}")
+    if output is not None and json_:
+        correct = {"correct": lines.n_correct} if known else {}
+        print_json({"file": str(output), "n": n, **correct, "errors": lines.errors})
+    elif output is not None:
+        print(output)
 
 
 class _Lines:
@@ -285,4 +290,3 @@ class _Lines:
                     done=stop_at, bytes=file.tell(), correct=self.n_correct, errors=self.errors
                 )
         partial.finish()
-        print(partial.output)

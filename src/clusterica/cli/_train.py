@@ -33,7 +33,7 @@ from clusterica.cli._learn import (
     save_with_summary,
     watch,
 )
-from clusterica.cli.inputs.images import open_images, parse_size, read_labels
+from clusterica.cli.inputs.images import ImageSource, parse_size, read_labels
 from clusterica.cli.inputs.usable import OnError, find_usable, note_empty_folders, note_errors
 from clusterica.io import checkpoints
 
@@ -86,8 +86,10 @@ def train(
     classifier is trained on all images and saved. If the command is stopped, the same command goes on where
     it was: checkpoints are in the folder FILE.partial until the model is saved.
 
-    Examples: ``clusterica train pets/ --size 32 -o pets.safetensors``,
-    ``clusterica train digits --filters 200 -o digits.safetensors``
+    For example:
+
+        clusterica train pets/ --size 32 -o pets.safetensors
+        clusterica train digits --filters 200 -o digits.safetensors
 
     Parameters
     ----------
@@ -147,10 +149,8 @@ def train(
         images = _of_one_size(found.images, data)
         more, sources = None, [source]
         if unlabeled is not None:
-            color_of = "rgb" if images.shape[3:] == (3,) else "grey"
-            pixels = (images.shape[1], images.shape[2])
-            sources.append(open_images(unlabeled))
-            more = _of_one_size(sources[1].read(color=color_of, size=pixels), unlabeled)
+            sources.append(open_checked(unlabeled, "keep"))
+            more = _read_like(images, sources[1], on_error)
         start = time.perf_counter()
         model: Any = make_classifier(
             recipe, tuple(images.shape[1:]), n_filters=filters, random_state=seed
@@ -213,6 +213,27 @@ def _of_one_size(images: Any, where: str) -> np.ndarray:
             "them to one with --size, such as --size 32."
         )
     return np.asarray(images)
+
+
+def _read_like(images: np.ndarray, source: ImageSource, on_error: OnError) -> np.ndarray:
+    """Read images without labels in the size and the colours of those with labels."""
+    found = find_usable(
+        source,
+        color="rgb" if images.shape[3:] == (3,) else "grey",
+        size=(images.shape[1], images.shape[2]),
+        on_error=on_error,
+    )
+    note_errors(found.errors, "left out")
+    if not len(found.images):
+        stop(f"none of the images in {source.path} can be used.")
+    more = _of_one_size(found.images, source.path)
+    channels = [int(np.prod(one.shape[3:])) for one in (images, more)]
+    if channels[0] != channels[1]:
+        stop(
+            f"the images in {source.path} have {channels[1]} channels, and those with labels have "
+            f"{channels[0]}; convert one to the other."
+        )
+    return more
 
 
 def held_out(names: np.ndarray, share: float, seed: int) -> np.ndarray:

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import (
-    BaseEstimator,
     ClassNamePrefixFeaturesOutMixin,
     ClusterMixin,
     TransformerMixin,
@@ -19,10 +18,12 @@ from sklearn.exceptions import ConvergenceWarning
 
 from clusterica.arrays import (
     Array,
+    Estimator,
     Interval,
     Rows,
     StrOptions,
     as_generator,
+    base_class,
     check_fitted_rows,
     check_model_device,
     check_rows,
@@ -41,12 +42,13 @@ from clusterica.ops.rules import Centers, Rule, center_counts
 from clusterica.optim import LoopResult, Progress, best_of, fit_progress
 
 
+@base_class
 class BaseKMeans(
     CallbackSupportMixin,
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
     ClusterMixin,
-    BaseEstimator,
+    Estimator,
     ABC,
 ):
     """Base of the K-means family; a subclass says its rule and names its parameters."""
@@ -109,7 +111,7 @@ class BaseKMeans(
                 RuntimeWarning,
             )
             n_init = 1
-        progress = fit_progress(self, n_init, X=X, y=y)
+        progress = fit_progress(self, n_init, X=X, y=y, sample_weight=sample_weight)
         result = best_of(
             lambda task: self._run(lloyd, n_centers, X, task),
             n_init,

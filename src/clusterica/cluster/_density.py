@@ -7,11 +7,12 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.base import ClusterMixin
 from sklearn.exceptions import ConvergenceWarning
 
 from clusterica.arrays import (
     Array,
+    Estimator,
     Interval,
     Rows,
     StrOptions,
@@ -38,7 +39,7 @@ from clusterica.ops.density import Summary, labels_between, sheather_jones
 RULES = {"scott": 1.0, "silverman": 0.9}
 
 
-class DensityClusterer(ClusterMixin, BaseEstimator):
+class DensityClusterer(ClusterMixin, Estimator):
     r"""Cluster one-dimensional data at the valleys of its density.
 
     The density is smoothed by a Gaussian of width :math:`\sigma`,

@@ -6,12 +6,13 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, DensityMixin
+from sklearn.base import DensityMixin
 from sklearn.callback import CallbackSupportMixin
 from sklearn.exceptions import ConvergenceWarning
 
 from clusterica.arrays import (
     Array,
+    Estimator,
     Interval,
     Rows,
     StrOptions,
@@ -43,7 +44,7 @@ from clusterica.ops.von_mises_fisher import (
 from clusterica.optim import LoopResult, LoopState, Progress, Step, best_of, fit_progress, iterate
 
 
-class VonMisesFisherMixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
+class VonMisesFisherMixture(CallbackSupportMixin, DensityMixin, Estimator):
     r"""Mixture of von Mises-Fisher distributions [1]_: soft clusters of directions, for text and embeddings.
 
     Rows count by their direction only. On the unit sphere of d dimensions a component has the density
@@ -197,7 +198,7 @@ class VonMisesFisherMixture(CallbackSupportMixin, DensityMixin, BaseEstimator):
         rng = as_generator(self.random_state)
         # Starts from given centres would all be the same.
         named = isinstance(self.init, str) or callable(self.init)
-        progress = fit_progress(self, self.n_init, X=X, y=y)
+        progress = fit_progress(self, self.n_init, X=X, y=y, sample_weight=sample_weight)
         result, final = best_of(
             lambda task: self._run(X, rows, weights, rng, task),
             self.n_init if named else 1,

@@ -16,7 +16,7 @@ import numpy as np
 from clusterica.arrays import Array, namespace_of, to_host, to_like
 from clusterica.ops.penalty import Torus
 
-_ALL = "one pool of all codes is no sparsity; use smaller pools, or pooling=None"
+_ALL = "one pool of all codes measures no sparsity; use smaller pools, or pooling=None"
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ def fetch_release(release: Release, base: Path, *, folder: Path) -> Path:
         if ours:
             download(one.urls, archive, md5=one.md5)
         elif not archive.is_file() or (found := _md5_of(archive)) != one.md5:
-            what = f"has the MD5 checksum {found}" if archive.is_file() else "is no regular file"
+            what = f"has the MD5 checksum {found}" if archive.is_file() else "is not a regular file"
             raise ValueError(
                 f"{archive} is not the official archive: it {what} in place of {one.md5}. Move it away to "
                 "download the official one."

@@ -249,7 +249,7 @@ def _in_folder(where: Path, names: Sequence[str], md5: Mapping[str, str]) -> Ite
             )
         if not path.is_file():
             # Reading a pipe would wait for a writer, perhaps for ever.
-            raise ValueError(f"{path} is no regular file. Put the file itself there.")
+            raise ValueError(f"{path} is not a regular file. Put the file itself there.")
         if path.name == name:
             with path.open("rb") as stream:
                 yield DataFile(name, stream, str(path), path.stat().st_size, md5.get(name))

@@ -115,7 +115,7 @@ def load_caltech101(
     path : path or None, default=None
         The folder ``101_ObjectCategories`` or one that holds it. None looks in :func:`data_folder`.
     background : bool, default=False
-        Read the folder ``BACKGROUND_Google`` too, as one more class. It is no kind of thing, and the
+        Read the folder ``BACKGROUND_Google`` too, as one more class. It is not a class of things, and the
         usual experiments leave it out.
     color : {"rgb", "grey", "keep"}, default="rgb"
         Some of the images are grey: "rgb" repeats them into three channels; see

@@ -136,7 +136,7 @@ def open_parquet(
     path = Path(path).expanduser()
     paths = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
     if not paths or not paths[0].is_file():
-        raise FileNotFoundError(f"{path} is no Parquet file, and no folder with files *.parquet")
+        raise FileNotFoundError(f"{path} is not a Parquet file, nor a folder with files *.parquet")
     if columns is not None and (isinstance(columns, str) or len(columns) == 0):
         raise ValueError(f"columns={columns!r} must be a list of names, or None for all columns")
     return ParquetBlocks(paths, columns)
@@ -159,7 +159,7 @@ def _opened(path: Path) -> Iterator[Any]:
         # Errors of the system have a number: no permission, or a disk that fails.
         if isinstance(error, OSError) and error.errno is not None:
             raise
-        raise ValueError(f"{path} is no Parquet file, or damaged ({error})") from error
+        raise ValueError(f"{path} is not a Parquet file, or is damaged ({error})") from error
 
 
 def _width_and_dtype(schema: Any, name: str, path: Path) -> tuple[int, np.dtype[Any]]:

@@ -61,7 +61,7 @@ def read_picture(
     pil = import_pillow("read_picture")
     # Reading a pipe would wait for a writer, perhaps for ever.
     if isinstance(path, str | os.PathLike) and not Path(path).is_file():
-        raise UnreadableImageError(f"{Path(path)} is no regular file")
+        raise UnreadableImageError(f"{Path(path)} is not a regular file")
     try:
         with pil.Image.open(path) as stored:
             # Cameras store how they were held, and leave the pixels as they are.

@@ -7,14 +7,16 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.callback import CallbackSupportMixin
 
 from clusterica.arrays import (
     Array,
+    Estimator,
     FloatOutputMixin,
     Interval,
     Rows,
+    base_class,
     check_fitted_rows,
     warn_user,
 )
@@ -23,12 +25,13 @@ from clusterica.encoders import BaseEncoder
 from clusterica.ops.kernels import MUCH_DEAD
 
 
+@base_class
 class BaseDictionary(
     CallbackSupportMixin,
     FloatOutputMixin,
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
-    BaseEstimator,
+    Estimator,
     ABC,
 ):
     """A learner of unit atoms, whose transform is that of an encoder."""

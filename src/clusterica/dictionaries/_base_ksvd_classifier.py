@@ -25,10 +25,12 @@ from clusterica.arrays import (
     Labels,
     Rows,
     as_generator,
+    base_class,
     check_fitted_rows,
     check_labels,
     check_rows,
     check_scale,
+    fetched,
     fit_context,
     map_rows,
     to_host,
@@ -54,6 +56,7 @@ class AtomPlan(NamedTuple):
     """What stands beside a row of each class, shape (n_classes, n_targets), the classifier's first."""
 
 
+@base_class
 class BaseKSVDClassifier(AccuracyMixin, ClassifierMixin, BaseDictionary):
     """What K-SVD with labels shares: the fit on rows with targets beside them, and predictions."""
 
@@ -90,7 +93,7 @@ class BaseKSVDClassifier(AccuracyMixin, ClassifierMixin, BaseDictionary):
         if len(labels.classes) < 2:
             raise ValueError(
                 f"{type(self).__name__} needs two or more classes, and y has one class only "
-                f"({labels.classes[0]!r}); give rows of other classes too"
+                f"({labels.classes.tolist()[0]!r}); give rows of other classes too"
             )
         # torch takes indices as int64 only.
         labels = labels._replace(codes=labels.codes.astype(np.int64))
@@ -142,9 +145,7 @@ class BaseKSVDClassifier(AccuracyMixin, ClassifierMixin, BaseDictionary):
         scores : array of shape (n_samples, n_classes), or (n_samples,) for two classes
             In the library and on the device of X; of two classes, positive for ``classes_[1]``.
         """
-        scores = self._map(X, "scores")
-        # Two classes have one decision, as in scikit-learn.
-        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
+        return self._map(X, "decisions")
 
     def predict(self, X: Any) -> Array:
         """Return the predicted class of every row.
@@ -164,7 +165,7 @@ class BaseKSVDClassifier(AccuracyMixin, ClassifierMixin, BaseDictionary):
             return self._map(X, "classes", self.classes_)
         # Strings are not arrays of other libraries: look the names up on the host.
         codes = self._map(X, "classes", np.arange(len(self.classes_)))
-        return self.classes_[to_host(codes)]
+        return self.classes_[fetched(codes)]
 
     def _map(self, X: Any, function: str, *params: HostArray) -> Array:
         """Return a function of the codes of all rows, by the atoms and the classifier."""

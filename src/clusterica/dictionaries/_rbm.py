@@ -7,11 +7,12 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.callback import CallbackSupportMixin
 
 from clusterica.arrays import (
     Array,
+    Estimator,
     FloatOutputMixin,
     Interval,
     Rows,
@@ -49,7 +50,7 @@ class SparseRBM(
     FloatOutputMixin,
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
-    BaseEstimator,
+    Estimator,
 ):
     r"""Restricted Boltzmann machine with Gaussian inputs and binary hidden units that are seldom on.
 

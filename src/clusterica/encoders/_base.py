@@ -27,20 +27,23 @@ from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array
 
 from clusterica.arrays import (
     Array,
+    Estimator,
     FloatOutputMixin,
     Row,
     Rows,
+    base_class,
     check_fitted_rows,
     check_rows,
     fit_context,
     lazy_rows,
     map_rows_reduce,
     row_bytes_of,
+    states,
     to_host,
     working_memory,
 )
@@ -54,8 +57,9 @@ def dense_bytes(encoder: BaseEncoder, row: Row, D: Array, *prepared: Array) -> i
     return (row.n_features + 3 * n_atoms + 2 * encoder.n_features_out(n_atoms)) * row.itemsize
 
 
+@base_class
 class BaseEncoder(
-    FloatOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC
+    FloatOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator, ABC
 ):
     """An encoder of rows by a dictionary; a subclass computes the codes of a block in `encode`."""
 
@@ -100,7 +104,10 @@ class BaseEncoder(
         codes : array of shape (n_rows, n_features_out(n_atoms))
         """
 
-    @working_memory(lambda self, row, *prepared: row_bytes_of(self.encode, row, prepared))
+    @working_memory(
+        lambda self, row, *prepared: row_bytes_of(self.encode, row, prepared),
+        marks_overflow=lambda self: states(self.encode, "marks_overflow"),
+    )
     def encode_and_count(
         self, X: Array, *prepared: Array
     ) -> tuple[Array, tuple[Array | int, ...] | None]:

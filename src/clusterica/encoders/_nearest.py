@@ -123,7 +123,7 @@ class TriangleEncoder(BaseEncoder):
         """Return the atoms about their mean, and the mean; see the base class."""
         return code.center(D)
 
-    @working_memory(dense_bytes)
+    @working_memory(dense_bytes, marks_overflow=True)
     def encode(self, X: Array, D: Array, shift: Array) -> Array:
         """Return the codes of one block; see the base class."""
         return code.triangle(X, D, shift)

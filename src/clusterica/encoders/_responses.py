@@ -72,7 +72,7 @@ class SoftThresholdEncoder(BaseEncoder):
         """Return the number of features of a code, for a dictionary of ``n_atoms`` atoms."""
         return n_atoms * (2 if self.two_sided else 1)
 
-    @working_memory(dense_bytes)
+    @working_memory(dense_bytes, marks_overflow=True)
     def encode(self, X: Array, D: Array) -> Array:
         """Return the codes of one block; see the base class."""
         return code.soft_threshold(X, D, alpha=float(self.alpha), two_sided=self.two_sided)

@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from clusterica.arrays import (
     Array,
     Interval,
+    base_class,
     namespace_of,
     row_bytes_of,
     warn_user,
@@ -21,6 +22,7 @@ from clusterica.ops import code
 from clusterica.ops.cpu.lasso import LassoCodes
 
 
+@base_class
 class LassoEncoder(BaseEncoder):
     """Base of encoders that solve a lasso for every row, until its duality gap is small."""
 

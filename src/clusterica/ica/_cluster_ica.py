@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from clusterica.arrays import (
     Array,
+    Estimator,
     FloatOutputMixin,
     Interval,
     Rows,
@@ -56,7 +57,7 @@ class ClusterICA(
     FloatOutputMixin,
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
-    BaseEstimator,
+    Estimator,
 ):
     r"""Independent components of data, found by clustering and refined by maximum likelihood.
 

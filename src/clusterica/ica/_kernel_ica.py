@@ -6,11 +6,12 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.callback import CallbackSupportMixin
 
 from clusterica.arrays import (
     Array,
+    Estimator,
     FloatOutputMixin,
     Interval,
     Rows,
@@ -36,7 +37,7 @@ class KernelICA(
     FloatOutputMixin,
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
-    BaseEstimator,
+    Estimator,
 ):
     r"""Kernel ICA: whitened kernel PCA, then ICA of the white rows (KICA).
 

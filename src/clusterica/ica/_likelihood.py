@@ -92,7 +92,7 @@ def symmetric_fixed_point(
 
 
 def check_density(contrast: Contrast) -> None:
-    """Raise an error if ``e^{-G}`` of a contrast is no density, so that the likelihood has no maximum.
+    """Raise an error if ``e^{-G}`` of a contrast is not a density, so that the likelihood has no maximum.
 
     At the best scale of a source y, ``E[y G'(y)] = 1``; a bounded G never gets there, and the longer the
     filters, the larger the likelihood. It is tried on normal sources of many scales.
@@ -104,7 +104,7 @@ def check_density(contrast: Contrast) -> None:
         reached = np.mean(y * Derivatives(*contrast(y)).first, axis=1)
     if np.nanmax(reached) < 1:
         raise ValueError(
-            f"refine={contrast!r} can't be used: e^-G is no density where G stays bounded, and the "
+            f"refine={contrast!r} can't be used: e^-G is not a density where G stays bounded, and the "
             "likelihood grows with the length of the filters; use SmoothedLaplace() or LogCosh()"
         )
 

@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import (
-    BaseEstimator,
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
     clone,
@@ -17,6 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from clusterica.arrays import (
     Array,
+    Estimator,
     FloatOutputMixin,
     Interval,
     StrOptions,
@@ -55,7 +55,7 @@ class KurtosisPursuit(
     FloatOutputMixin,
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
-    BaseEstimator,
+    Estimator,
 ):
     r"""Directions in which data is least Gaussian; the one of least kurtosis shows clusters.
 

@@ -105,7 +105,7 @@ def find_start(
     W = find_rotation(white, W, rng=rng)
     if white.rows is rows:
         return W
-    # Steps on the sample save two on all rows, of five, with 50 sources of 100,000 rows, and cost half of one.
+    # With 50 sources of 100,000 rows, steps on the sample save two of five on all rows, and cost half of one.
     B = maximize_likelihood(white.rows, W @ white.whitening, white.mean, max_iter=10).params
     found = unit_rows(B @ back)
     # A sample has not quite the covariance of all rows.

@@ -12,12 +12,13 @@ from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
 from clusterica.arrays import (
     Array,
+    Estimator,
     Place,
     as_generator,
     as_rows,
@@ -167,7 +168,7 @@ def _cut(
 # --- The bank of filters ----------------------------------------------------------------------------
 
 
-class LearnerEncoder(BaseEstimator):
+class LearnerEncoder(Estimator):
     """Codes of patches by a learner's own transform: an encoder made from the learner.
 
     Parameters

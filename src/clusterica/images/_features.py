@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import (
-    BaseEstimator,
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
     clone,
@@ -19,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from clusterica.arrays import (
     Array,
+    Estimator,
     Interval,
     Place,
     StrOptions,
@@ -66,7 +66,7 @@ from clusterica.optim import fit_progress
 
 
 class ImageFeatures(
-    CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+    CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator
 ):
     r"""Features of images by filters learned from their patches.
 

@@ -33,6 +33,7 @@ from clusterica.optim import LoopResult, LoopState, Progress, Stored, recorder
 _FORMAT = "checkpoint 1"
 _DONE = re.compile(r"done-(\d{8})-(\d{8})\.safetensors")
 _RUNNING = re.compile(r"running-(\d{8})\.safetensors")
+_PLAIN = (bool, int, float, str, type(None), np.generic)
 # Bytes of the data that are read at a time for its checksum; they are copied.
 _CHECKED_BYTES = 2**22
 _ANY_RUNNING = re.compile(r"(?:damaged-)?running-(\d{8})\.safetensors")
@@ -278,7 +279,7 @@ def _read_records(path: Path) -> list[_Record]:
             records.append(_Record(number, mark, state, bool(one["ended"]), bool(one["stopped"])))
         return records
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise ModelFileError(f"{path} is no checkpoint: {error!r:.80}") from error
+        raise ModelFileError(f"{path} is not a checkpoint: {error!r:.80}") from error
 
 
 class _Checksums:
@@ -288,25 +289,25 @@ class _Checksums:
         self._known: dict[int, tuple[weakref.ref[Any], int]] = {}
 
     def __call__(self, value: Any) -> int | None:
-        """Return the CRC-32 of a table in memory; None for all else, such as a Dask array."""
+        """Return the CRC-32 of numbers in memory; None for all else, such as a Dask array."""
         known = self._known.get(id(value))
         if known is not None and known[0]() is value:  # ids are used again
             return known[1]
         if scipy.sparse.issparse(value):
             parts = [value.data, *value.nonzero()]
         elif array_api_compat.is_torch_array(value) or isinstance(value, np.ndarray):
-            parts = [value]
+            parts = [value if value.ndim else value[None]]
+        elif isinstance(value, _PLAIN):
+            return zlib.crc32(repr(value).encode())
         elif type(value).__module__.split(".")[0] in (
             "pandas",
             "polars",
         ):  # a data frame or a column
             parts = [np.asarray(value)]
-        elif isinstance(value, list | tuple):  # of blocks, or of rows; a list has no weak reference
-            try:
-                known_parts = [self(np.asarray(part)) for part in value]
-            except ValueError:  # ragged: a list of images is a list of arrays, this is neither
-                return None
-            return zlib.crc32(repr(known_parts).encode())
+        elif isinstance(value, list | tuple):  # of labels, rows or blocks; it has no weak reference
+            if all(isinstance(part, _PLAIN) for part in value):
+                return self(np.asarray(value))
+            return zlib.crc32(repr([self(part) for part in value]).encode())
         else:
             return None
         found = 0

@@ -98,8 +98,8 @@ def load(path: str | Path, *, device: str | None = None) -> Any:
     Raises
     ------
     clusterica.io.ModelFileError
-        A ValueError: the file is no model file, or truncated, damaged or of another version. Its checksum
-        finds every changed bit.
+        A ValueError: the file is not a model file, or is truncated, damaged or of another version. Its
+        checksum finds every changed bit.
     OSError
         If there is no such file, or it can't be read.
     ImportError

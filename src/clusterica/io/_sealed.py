@@ -62,7 +62,7 @@ def read_sealed(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         text = header.get("__metadata__", {}).get("clusterica")
         description = None if text is None else json.loads(text)
         if text is not None and not isinstance(description, dict):
-            raise ValueError("its description is no JSON object")
+            raise ValueError("its description is not a JSON object")
         if description is not None and "sha256" in description:
             claimed = str(description.pop("sha256"))
             content[_place_of(content, claimed)] = _BLANK.encode()

@@ -10,6 +10,7 @@ import dataclasses
 import importlib
 import math
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 import array_api_compat
@@ -161,14 +162,17 @@ class Reader:
         return getattr(self, f"_{kind}")(value)
 
     def _estimator(self, value: dict[str, Any]) -> BaseEstimator:
-        cls = self._class_of(value["estimator"], ("clusterica.", "sklearn."))
+        cls: Any = self._class_of(value["estimator"], ("clusterica.", "sklearn."))
         if not issubclass(cls, BaseEstimator):
             raise ModelFileError(
-                f"{self._source} names {value['estimator']}, which is no estimator"
+                f"{self._source} names {value['estimator']}, which is not an estimator"
             )
+        params = self._read_fields(value["params"])
         if cls.__module__.startswith("sklearn."):
             self.of_sklearn.add(cls.__name__)
-        model = cls(**self._read_fields(value["params"]))
+        else:
+            params = self._with_newer(cls, cls._get_param_names(), params)
+        model = cls(**params)
         # Not setattr: fitted attributes are set as they were, without running code of properties.
         vars(model).update(self._read_fields(value["fitted"]))
         return model
@@ -185,7 +189,7 @@ class Reader:
     def _text(self, value: dict[str, Any]) -> np.ndarray:
         points = self._arrays[value["text"]]
         if points.dtype != np.uint32 or points.max(initial=0) > sys.maxunicode:
-            raise ValueError("a text holds numbers that are no characters")
+            raise ValueError("a text holds numbers that are not characters")
         width = points.shape[-1]
         return np.frombuffer(points.tobytes(), f"=U{width}").reshape(points.shape[:-1]).copy()
 
@@ -239,14 +243,17 @@ class Reader:
     def _named(self, value: dict[str, Any]) -> tuple[Any, ...]:
         cls = self._class_of(value["named"], ("clusterica.",))
         if not (issubclass(cls, tuple) and hasattr(cls, "_fields")):
-            raise ModelFileError(f"{self._source} names {value['named']}, which is no named tuple")
-        return cls(**self._read_fields(value["fields"]))
+            raise ModelFileError(
+                f"{self._source} names {value['named']}, which is not a named tuple"
+            )
+        return cls(**self._with_newer(cls, cls._fields, self._read_fields(value["fields"])))
 
     def _data(self, value: dict[str, Any]) -> Any:
         cls = self._class_of(value["data"], ("clusterica.",))
         if not dataclasses.is_dataclass(cls):
-            raise ModelFileError(f"{self._source} names {value['data']}, which is no plain data")
-        return cls(**self._read_fields(value["fields"]))
+            raise ModelFileError(f"{self._source} names {value['data']}, which is not plain data")
+        names = [field.name for field in dataclasses.fields(cls)]
+        return cls(**self._with_newer(cls, names, self._read_fields(value["fields"])))
 
     def _random(self, value: dict[str, Any]) -> Any:
         state = self.read(value["random"])
@@ -260,6 +267,18 @@ class Reader:
         bits = getattr(np.random, state["bit_generator"])()
         bits.state = state
         return np.random.RandomState(bits) if value["legacy"] else np.random.Generator(bits)
+
+    def _with_newer(self, cls: Any, names: Iterable[str], stored: dict[str, Any]) -> dict[str, Any]:
+        """Add the parameters that are newer than the file, with values that do what was done before them.
+
+        A default of today may do something else. So the class states these values, in ``_in_older_files``.
+        """
+        older = getattr(cls, "_in_older_files", {})
+        missing = [name for name in names if name not in stored]
+        unknown = [name for name in missing if name not in older]
+        if unknown:
+            raise damaged(self._source, f"{unknown[0]!r} of {cls.__name__} is missing")
+        return stored | {name: older[name] for name in missing}
 
     def _read_fields(self, values: dict[str, Any]) -> dict[str, Any]:
         return {name: self.read(value) for name, value in values.items()}
@@ -279,7 +298,9 @@ class Reader:
             ) from error
         # A package may import other things than its own classes; those must not be reached.
         if not isinstance(found, type) or not f"{found.__module__}.".startswith(f"{module}."):
-            raise ModelFileError(f"{self._source} names {name}, which is no class of that module")
+            raise ModelFileError(
+                f"{self._source} names {name}, which is not a class of that module"
+            )
         return found
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import ClassifierMixin
 from sklearn.callback import CallbackSupportMixin
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.class_weight import compute_class_weight
@@ -17,19 +18,23 @@ from sklearn.utils.validation import check_is_fitted
 from clusterica.arrays import (
     AccuracyMixin,
     Array,
+    Estimator,
     Interval,
     Rows,
     StrOptions,
     as_generator,
+    base_class,
     check_fitted_rows,
     check_labels,
     check_rows,
     check_weights,
+    fetched,
     fit_context,
     is_host_array,
     map_rows,
     to_host,
     warn_user,
+    working_memory,
 )
 from clusterica.linear._held_out import (
     HeldOutScores,
@@ -53,7 +58,7 @@ from clusterica.linear._problem import (
     original,
 )
 from clusterica.ops.linalg import SingularError
-from clusterica.ops.margin import decisions, predicted
+from clusterica.ops.margin import decisions, predicted, shown_decisions
 from clusterica.optim import Progress, fit_progress
 
 # Newton's method solves so few rows in less time than L-BFGS needs for its start, whatever the features.
@@ -80,7 +85,8 @@ def _chooses_strength(classifier: LinearClassifier) -> bool:
     return True
 
 
-class LinearClassifier(AccuracyMixin, CallbackSupportMixin, ClassifierMixin, BaseEstimator):
+@base_class
+class LinearClassifier(AccuracyMixin, CallbackSupportMixin, ClassifierMixin, Estimator):
     """Base of the linear classifiers; a subclass defines the loss and the parameter of its strength.
 
     The strength is the C of :class:`clusterica.linear._problem.Task`, the weight of the mean loss relative to
@@ -168,7 +174,7 @@ class LinearClassifier(AccuracyMixin, CallbackSupportMixin, ClassifierMixin, Bas
             # The Gram matrix has no digits for small features; L-BFGS does not need it.
             solver = LBFGSSolver(problem)
         # At most 25 steps of the grid in 5 folds, and the last solve.
-        progress = fit_progress(self, 126, X=X, y=y)
+        progress = fit_progress(self, 126, X=X, y=y, sample_weight=sample_weight)
         chosen = self._choose(solver, problem, weights, total, progress)
         task = Task(chosen.strength, weights / weights.sum(), self.tol, self.max_iter)
         solution = solver.solve_all([task], [chosen.start], progress, show_iterations=True)[0]
@@ -197,8 +203,7 @@ class LinearClassifier(AccuracyMixin, CallbackSupportMixin, ClassifierMixin, Bas
         scores : array of shape (n_samples, n_classes), or (n_samples,) for two classes
             In the library and on the device of X; of two classes, positive for ``classes_[1]``.
         """
-        scores = self._map(X, decisions)
-        return scores[:, 0] if self.coef_.shape[0] == 1 else scores
+        return self._map(X, shown_decisions)
 
     def predict(self, X: Any) -> Array:
         """Return the predicted class of every row.
@@ -218,7 +223,7 @@ class LinearClassifier(AccuracyMixin, CallbackSupportMixin, ClassifierMixin, Bas
             return self._map(X, predicted, self.classes_)
         # Strings are not arrays of other libraries: look the names up on the host.
         codes = self._map(X, predicted, np.arange(len(self.classes_)))
-        return self.classes_[to_host(codes)]
+        return self.classes_[fetched(codes)]
 
     @available_if(_chooses_strength)
     def predict_proba(self, X: Any) -> Array:
@@ -240,7 +245,7 @@ class LinearClassifier(AccuracyMixin, CallbackSupportMixin, ClassifierMixin, Bas
         check_is_fitted(self, "temperature_")
         if self.temperature_ is None:  # "auto" was set after fit
             raise NotFittedError(f"{type(self).__name__} was fitted without 'auto'; call fit again")
-        return probabilities(self.decision_function(X), self.temperature_)
+        return self._map(X, partial(_block_probabilities, temperature=self.temperature_))
 
     def _class_weighted(self, weights: HostArray, codes: HostArray) -> tuple[HostArray, float]:
         """Return weights times class weights, divided by the largest, and their sum before division."""
@@ -371,6 +376,14 @@ class LinearClassifier(AccuracyMixin, CallbackSupportMixin, ClassifierMixin, Bas
         # x Aᵀ + c = (x - about) Aᵀ + (c + A about): products of large means would lose digits.
         c = c if about is None else c + A @ about.astype(np.float64)
         return map_rows(op, rows, A.astype(rows.dtype), c.astype(rows.dtype), about, *params)
+
+
+# The decisions, two columns for two classes, and three arrays of their size for the softmax.
+@working_memory(lambda row, A, c, about: 5 * row.itemsize * max(2, A.shape[0]) + row.nbytes)
+def _block_probabilities(
+    X: Array, A: Array, c: Array, about: Array | None, *, temperature: float
+) -> Array:
+    return probabilities(decisions(X, A, c, about), temperature)
 
 
 def _solver_kind(

@@ -231,7 +231,7 @@ def rbf(D: Array, gamma: float | None) -> Array:
 
 
 def check_block(F: Any, n_rows: int) -> None:
-    """Refuse a block of features that is no matrix of finite numbers with a row for every sample."""
+    """Refuse a block of features that is not a matrix of finite numbers with a row for every sample."""
     if getattr(F, "ndim", 0) != 2 or F.shape[0] != n_rows:
         raise ValueError(
             f"features(X) gave a block of shape {getattr(F, 'shape', None)}; it must be (n_samples, n_block) "

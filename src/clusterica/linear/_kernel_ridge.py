@@ -13,11 +13,12 @@ from typing import Any, ClassVar, Self
 
 import array_api_compat
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from clusterica.arrays import (
     Array,
+    Estimator,
     Interval,
     Place,
     StrOptions,
@@ -40,7 +41,7 @@ from clusterica.linear._held_out import fit_temperature, probabilities
 from clusterica.ops.margin import winners
 
 
-class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
+class KernelRidgeClassifier(ClassifierMixin, Estimator):
     r"""Kernel ridge regression to targets of 1 and -1, one classifier for each class.
 
     With the Gram matrix K of standardised features, or an RBF of it, the decisions are :math:`K A + b` with

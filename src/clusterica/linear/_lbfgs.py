@@ -17,6 +17,7 @@ import numpy as np
 from clusterica.arrays import (
     Array,
     Rows,
+    fetched,
     map_reduce,
     map_rows,
     namespace_of,
@@ -129,7 +130,7 @@ class LBFGSSolver(Solver):
         standard, rows = self._problem.standard, self._problem.rows
         A, c = affine(standard, *self.classifiers(solution), rows.dtype)
         self.n_passes += 1
-        return np.asarray(to_host(map_rows(decisions, rows, A, c, standard.about)))
+        return np.asarray(fetched(map_rows(decisions, rows, A, c, standard.about)))
 
 
 class PrincipalSolver(Solver):

@@ -255,7 +255,9 @@ def row_products(problem: Problem, place: Callable[[Any], Array]) -> tuple[Array
     for start in starts:
         indices = np.arange(start, min(start + 512, n))
         Z = standardised_rows(rows, problem.standard, indices, np.dtype(np.float64))
-        K[:, start : start + len(indices)] = place(map_rows(products_with, rows, mean, scale, Z))
+        K[:, start : start + len(indices)] = place(
+            rows.in_model(map_rows(products_with, rows, mean, scale, Z))
+        )
     return K, len(starts)
 
 

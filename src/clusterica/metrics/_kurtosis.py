@@ -30,9 +30,12 @@ def excess_kurtosis(responses: Any) -> np.ndarray:
     array([-2.])
     """
     Z = np.asarray(to_host(responses), dtype=np.float64)
+    # Squares of values over 1e154 or below 1e-154 would overflow or vanish, and so would sums near 1e308.
+    largest = np.abs(Z).max(axis=0, initial=0)
+    Z = Z / np.where(largest > 0, largest, 1)
     Z = Z - Z.mean(axis=0)
     deviations = Z.std(axis=0)
-    # Divided first: fourth powers of large or small values would overflow or vanish.
+    # Divided first: fourth powers of small deviations would vanish.
     Z = np.divide(Z, deviations, out=np.full_like(Z, np.nan), where=deviations > 0)
     kurtosis: np.ndarray = (Z**4).mean(axis=0) - 3
     return kurtosis

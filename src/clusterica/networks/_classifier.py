@@ -13,9 +13,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from clusterica.arrays import (
     Array,
+    Estimator,
     Interval,
     Labels,
     as_generator,
+    base_class,
     check_labels,
     fit_context,
     namespace_of,
@@ -37,7 +39,7 @@ from clusterica.ops.margin import winners
 TUNABLE = ("grid", "mirror", "output", "power")
 
 
-class FeatureBlocks(BaseEstimator):
+class FeatureBlocks(Estimator):
     """The features of several fitted networks, one network at a time; they are never all in memory."""
 
     def __init__(self, networks: Sequence[FeatureNetwork]) -> None:
@@ -49,7 +51,8 @@ class FeatureBlocks(BaseEstimator):
             yield network.transform(X)
 
 
-class BaseImageClassifier(ClassifierMixin, BaseEstimator, ABC):
+@base_class
+class BaseImageClassifier(ClassifierMixin, Estimator, ABC):
     """What image classifiers share: features are learned without labels, then a classifier with them."""
 
     temperature_: float

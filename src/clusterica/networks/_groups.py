@@ -7,9 +7,9 @@ from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from clusterica.arrays import (
+    Estimator,
     Interval,
     Rows,
     StrOptions,
@@ -37,7 +37,7 @@ EPS = 0.01
 SEEDS_AT_A_TIME = 64
 
 
-class DependencyGroups(BaseEstimator):
+class DependencyGroups(Estimator):
     r"""Find overlapping groups of inputs that depend on each other, each small enough for K-means.
 
     Coates & Ng 2012, section 5.1: inputs are whitened, so that none are correlated, and the dependency of two

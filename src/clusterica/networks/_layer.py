@@ -8,11 +8,12 @@ from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from clusterica.arrays import (
     Array,
+    Estimator,
     Interval,
     StrOptions,
     as_generator,
@@ -25,7 +26,7 @@ from clusterica.networks._groups import DependencyGroups
 from clusterica.optim import Progress
 
 
-class Layer(BaseEstimator):
+class Layer(Estimator):
     """A layer of features: from maps to maps, the codes of learned filters pooled over small cells.
 
     Each group of input maps has filters of its own, learned as :class:`~clusterica.images.ImageFeatures`

@@ -12,7 +12,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import (
-    BaseEstimator,
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
     clone,
@@ -22,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from clusterica.arrays import (
     Array,
+    Estimator,
     Interval,
     Place,
     StrOptions,
@@ -39,7 +39,7 @@ from clusterica.preprocessing import ContrastNormalizer
 
 
 class FeatureNetwork(
-    CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+    CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator
 ):
     """Layers of features, each learned from the maps of the one before; no labels, no back-propagation.
 

@@ -17,7 +17,7 @@ import scipy.sparse as sp
 
 from clusterica.arrays import Array, Row, gpu_twin, is_host_array, namespace_of, working_memory
 from clusterica.ops.cpu import assign as cpu
-from clusterica.ops.linalg import inverse_lengths, row_energies, wide_row_energies
+from clusterica.ops.linalg import inverse_lengths, row_energies, sum_by_label, wide_row_energies
 from clusterica.ops.rules import Assignment, LloydSums, Rule
 
 
@@ -186,8 +186,7 @@ def _segment_sum(X: Array, labels: Array, n_segments: int) -> Array:
     xp = namespace_of(X)
     X = xp.astype(X, xp.float64)
     if hasattr(X, "index_add"):  # torch: one pass over X in place of a second matrix product
-        empty = xp.zeros((n_segments, X.shape[1]), dtype=X.dtype, device=X.device)
-        return empty.index_add(0, labels, X)
+        return sum_by_label(X, labels, n_segments)
     return xpx.one_hot(labels, n_segments, dtype=X.dtype, xp=xp).T @ X
 
 

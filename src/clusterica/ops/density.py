@@ -13,6 +13,7 @@ import numpy as np
 from scipy import fft, optimize
 
 from clusterica.arrays import Array, is_host_array, namespace_of, working_memory
+from clusterica.ops.linalg import sum_by_label
 
 # Cells whose width grows with the distance from a point: this many for each factor of e, so that a cell is
 # 1.6 % of its distance wide.
@@ -93,7 +94,7 @@ def _sum_at(index: Array, values: Array, size: int) -> Array:
         return np.bincount(index, values, minlength=size)
     xp = namespace_of(values)
     if hasattr(values, "index_add"):  # torch
-        return xp.zeros(size, dtype=values.dtype, device=values.device).index_add(0, index, values)
+        return sum_by_label(values, index, size)
     order = xp.argsort(index, stable=True)
     sums = xp.cumulative_sum(xp.take(values, order), include_initial=True)
     every = xp.arange(size + 1, dtype=index.dtype, device=index.device)

@@ -108,6 +108,12 @@ class Pursuit:
         return omp(X, D, G, inverse, n_nonzero=self.n_nonzero) @ W.T
 
     @working_memory(_bytes)
+    def decisions(self, X: Array, D: Array, G: Array, inverse: Array, W: Array) -> Array:
+        """Return the scores; of two classes their difference, shape (n_rows,), as scikit-learn does."""
+        scores = self.scores(X, D, G, inverse, W)
+        return scores[:, 1] - scores[:, 0] if W.shape[0] == 2 else scores
+
+    @working_memory(_bytes)
     def classes(
         self, X: Array, D: Array, G: Array, inverse: Array, W: Array, classes: Array
     ) -> Array:

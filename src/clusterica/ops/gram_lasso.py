@@ -11,7 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from clusterica.arrays import Array, is_cpu_tensor, is_host_array, namespace_of, stop_if_given_up
+from clusterica.arrays import (
+    Array,
+    is_cpu_tensor,
+    is_host_array,
+    namespace_of,
+    pieces,
+    stop_if_given_up,
+)
 from clusterica.ops.code import duality_gaps
 from clusterica.ops.cpu import lasso as cpu_lasso
 from clusterica.ops.cpu.lasso import LassoCodes
@@ -26,6 +33,8 @@ _MANY = 1.5
 _ENOUGH_FOR_DEVICE = 4096
 # Steps of splitting between two checks of the duality gap, which costs as much as a step.
 _CHECK_EVERY = 10
+# Products between two looks at whether the codes are still wanted: less than 0.1 s on one core.
+_PRODUCTS = 2**30
 
 Solver = Callable[..., LassoCodes]
 
@@ -138,11 +147,10 @@ def lasso_of_gram_reference(
     where, done = xp.arange(B.shape[0], device=B.device), []
     fewest = leave * B.shape[0]
     for i in range(max_iter):
-        stop_if_given_up()
         Z, U = split.step(B, Z, U)
         if (i + 1) % _CHECK_EVERY and i + 1 < max_iter:
             continue
-        gaps = duality_gaps(Z, B, B - Z @ G, energies, alpha)
+        (gaps,) = _in_pieces(_gaps, Z, B, energies, G=G, alpha=alpha)
         is_done = gaps <= tol
         n_done = int(xp.sum(xp.astype(is_done, xp.int64)))
         if i + 1 == max_iter or gaps.shape[0] - n_done <= fewest:
@@ -173,6 +181,7 @@ class _Split:
     """
 
     def __init__(self, G: Array, alpha: float, rho: float) -> None:
+        stop_if_given_up()  # 1600 atoms take 0.3 s
         xp = namespace_of(G)
         self.G, self.alpha, self.rho = G, alpha, rho
         wide = xp.astype(G, xp.float64)
@@ -195,6 +204,10 @@ class _Split:
 
     def step(self, B: Array, Z: Array, U: Array) -> tuple[Array, Array]:
         """Return the codes of the penalty, and the multipliers over ρ, after a step."""
+        Z, U = _in_pieces(self._step, B, Z, U)
+        return Z, U
+
+    def _step(self, B: Array, Z: Array, U: Array) -> tuple[Array, Array]:
         P = B + self.rho * (Z - U)
         along = P @ self.strong
         S = (P - along @ self.strong.T) @ self.inverse + along @ self.of_strong
@@ -203,6 +216,23 @@ class _Split:
         most = self.alpha / self.rho
         U = namespace_of(V).clip(V, min=-most, max=most)
         return V - U, U
+
+
+def _gaps(Z: Array, B: Array, energies: Array, *, G: Array, alpha: float) -> tuple[Array]:
+    return (duality_gaps(Z, B, B - Z @ G, energies, alpha),)
+
+
+def _in_pieces(
+    fn: Callable[..., tuple[Array, ...]], *rows: Array, **settings: Any
+) -> tuple[Array, ...]:
+    """Return ``fn(*rows)``; on the host of pieces of the rows in turn, so that Ctrl-C is answered between."""
+    n_rows, n_atoms = rows[0].shape
+    size = max(64, _PRODUCTS // n_atoms**2) if is_host_array(rows[0]) else n_rows
+    if n_rows <= size:
+        stop_if_given_up()
+        return fn(*rows, **settings)
+    parts = [fn(*(a[part] for a in rows), **settings) for part in pieces(n_rows, size)]
+    return tuple(np.concatenate(joined) for joined in zip(*parts, strict=True))
 
 
 def _size(G: Array) -> float:

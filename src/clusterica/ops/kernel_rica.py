@@ -11,9 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import numpy as np
-
-from clusterica.arrays import Array, is_host_array, namespace_of, to_host, working_memory
+from clusterica.arrays import (
+    Array,
+    is_host_array,
+    namespace_of,
+    pieces,
+    sum_parts,
+    to_host,
+    working_memory,
+)
 from clusterica.ops.discrimination import Discrimination
 from clusterica.ops.kernels import Kernel, Pull, gram, scale_rows
 from clusterica.ops.linalg import unit_rows
@@ -101,18 +107,10 @@ def kernel_sums(
     size = max(tile // W.shape[0], W.shape[0] // 2)
     if not is_host_array(X) or X.shape[0] <= size:
         return _kernel_sums(X, W, G, labels, model)
-    total: list[np.ndarray] | None = None
-    for start in range(0, X.shape[0], size):
-        part = slice(start, start + size)
-        own = None if labels is None else labels[part]
-        sums = _kernel_sums(X[part], W, G, own, model)
-        if total is None:
-            total = [np.array(value, dtype=np.float64) for value in sums]
-        else:
-            for t, value in zip(total, sums, strict=True):
-                t += value
-    assert total is not None
-    return KernelSums(*total)
+    return sum_parts(
+        _kernel_sums(X[part], W, G, None if labels is None else labels[part], model)
+        for part in pieces(X.shape[0], size)
+    )
 
 
 def _kernel_sums(X: Array, W: Array, G: Array, labels: Array | None, model: Model) -> KernelSums:

@@ -1,8 +1,9 @@
-"""Small dense algebra: lengths of rows, unit rows, the polar factor, eigenvalues, positive equations."""
+"""Small dense algebra: lengths and sums of rows, the polar factor, eigenvalues, positive equations."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import isqrt
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,31 @@ def unit_rows(X: Array, fallback: Array | None = None) -> Array:
     X = X / xp.where(largest > 0, largest, 1)
     unit = X * inverse_lengths(X)[:, None]
     return unit if fallback is None else xp.where(largest > 0, unit, fallback)
+
+
+def sum_by_label(X: Any, labels: Any, n_labels: int) -> Any:
+    """Return the sums of the rows of a tensor that have the same label, shape (n_labels, n_columns).
+
+    X may have one axis, too. Two runs give the same bits, wherever the tensor is.
+    """
+    if X.device.type == "cpu":
+        return X.new_zeros((n_labels, *X.shape[1:])).index_add(0, labels, X)
+    # On a GPU this adds by atomic operations, in another order each time.
+    return sum_in_order(X, labels, n_labels)
+
+
+def sum_in_order(X: Any, labels: Any, n_labels: int) -> Any:
+    """Return the sums of `sum_by_label`, each added in the order of the rows.
+
+    On a GPU `index_put_` sorts the labels, stably, and adds the rows of each one after the other. So that
+    a few large clusters do not leave most of the GPU idle, the rows of a label are dealt out to parts,
+    about as many parts as a part has rows, and the sums of the parts are added.
+    """
+    n_parts = max(1, isqrt(X.shape[0] // n_labels))
+    part = namespace_of(X).arange(X.shape[0], device=X.device) % n_parts
+    sums = X.new_zeros((n_labels * n_parts, *X.shape[1:]))
+    sums.index_put_((labels * n_parts + part,), X, accumulate=True)
+    return sums.reshape(n_labels, n_parts, *X.shape[1:]).sum(1)
 
 
 @working_memory(lambda row, B, mean: (row.n_features + B.shape[0]) * row.itemsize)

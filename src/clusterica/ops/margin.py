@@ -140,6 +140,15 @@ def decisions(X: Array, A: Array, c: Array, about: Array | None) -> Array:
 
 
 @working_memory(
+    lambda row, A, c, about: 2 * row.itemsize * A.shape[0] + (0 if about is None else row.nbytes)
+)
+def shown_decisions(X: Array, A: Array, c: Array, about: Array | None) -> Array:
+    """Return the margins of a block as scikit-learn shows them: of two classes one, shape (n_rows,)."""
+    scores = decisions(X, A, c, about)
+    return scores[:, 0] if A.shape[0] == 1 else scores
+
+
+@working_memory(
     lambda row, A, c, about, classes: (
         2 * row.itemsize * A.shape[0] + (0 if about is None else row.nbytes)
     )

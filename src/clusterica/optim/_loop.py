@@ -33,14 +33,24 @@ class Progress:
         The task's place in the tree.
     X, y : data of the fit
         Passed on to callbacks that ask for them, such as scikit-learn's ScoringMonitor.
+    sample_weight : weights of the fit
+        Not for callbacks; a recorder tells by all three whether it resumes the same fit.
     """
 
-    def __init__(self, estimator: Any, context: Any, *, X: Any = None, y: Any = None) -> None:
+    def __init__(
+        self,
+        estimator: Any,
+        context: Any,
+        *,
+        X: Any = None,
+        y: Any = None,
+        sample_weight: Any = None,
+    ) -> None:
         self.estimator = estimator
         self._context = context
         self.has_parts = context.max_subtasks != 0  # otherwise its iterations are not reported
-        self.data = {"X": X, "y": y}
-        context.call_on_fit_task_begin(estimator=estimator, **self.data)
+        self.data = {"X": X, "y": y, "sample_weight": sample_weight}
+        context.call_on_fit_task_begin(estimator=estimator, X=X, y=y)
 
     def subtask(self, name: str, n_subtasks: int = 0) -> Progress:
         """Begin a subtask, which has at most n_subtasks subtasks itself."""
@@ -70,15 +80,20 @@ class Progress:
         only if a callback needs such a copy.
         """
         stop: bool = self._context.call_on_fit_task_end(
-            estimator=self.estimator, reconstruction_attributes=fitted, **self.data
+            estimator=self.estimator,
+            X=self.data["X"],
+            y=self.data["y"],
+            reconstruction_attributes=fitted,
         )
         return stop
 
 
-def fit_progress(estimator: Any, n_subtasks: int, *, X: Any = None, y: Any = None) -> Progress:
+def fit_progress(
+    estimator: Any, n_subtasks: int, *, X: Any = None, y: Any = None, sample_weight: Any = None
+) -> Progress:
     """Begin the progress of a fit on X and y that has at most n_subtasks subtasks."""
     context = estimator._init_callback_context(max_subtasks=n_subtasks)
-    return Progress(estimator, context, X=X, y=y)
+    return Progress(estimator, context, X=X, y=y, sample_weight=sample_weight)
 
 
 class Step(NamedTuple):

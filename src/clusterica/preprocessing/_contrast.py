@@ -7,18 +7,19 @@ from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from clusterica.arrays import (
     Array,
+    Estimator,
     FloatOutputMixin,
     Interval,
     check_rows,
+    fetched,
     fit_context,
     map_reduce,
     map_rows,
-    to_host,
     transform_rows,
     warn_user,
 )
@@ -26,7 +27,7 @@ from clusterica.ops.patch import extremes, normalize_contrast, sum_of_variances
 from clusterica.preprocessing.whitening import percentage
 
 
-class ContrastNormalizer(FloatOutputMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+class ContrastNormalizer(FloatOutputMixin, OneToOneFeatureMixin, TransformerMixin, Estimator):
     r"""Give every row zero mean and about unit variance.
 
     Each row becomes :math:`(x - \mathrm{mean}(x)) / \sqrt{\mathrm{var}(x) + \epsilon}`, section 2.1 of
@@ -39,7 +40,7 @@ class ContrastNormalizer(FloatOutputMixin, OneToOneFeatureMixin, TransformerMixi
         the range of the data, ``10 (range / 255)^2``: for values in [0, 1] that is ``10 / 255^2``. The
         range is the first of 1, 255 and 65535 that holds all values if none is negative, otherwise
         the largest less the smallest value. A percentage such as ``"1%"`` is that share of the mean
-        variance of a row, for values that are no pixels.
+        variance of a row, for values that are not pixels.
 
     Attributes
     ----------
@@ -86,7 +87,7 @@ class ContrastNormalizer(FloatOutputMixin, OneToOneFeatureMixin, TransformerMixi
         """
         rows = check_rows(self, X, reset=True)
         if self.eps == "auto":
-            ends = to_host(map_rows(extremes, rows))
+            ends = fetched(map_rows(extremes, rows))
             low, high = float(ends[:, 0].min()), float(ends[:, 1].max())
             # Unit range, or pixels of 8 or 16 bits: a dark image has the range of its format, not its own.
             pixels = next((r for r in (1.0, 255.0, 65535.0) if high <= r), high)

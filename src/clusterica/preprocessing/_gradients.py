@@ -7,11 +7,12 @@ from math import isqrt
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from clusterica.arrays import (
     Array,
+    Estimator,
     FloatOutputMixin,
     Interval,
     check_rows,
@@ -22,7 +23,7 @@ from clusterica.ops.gradients import PatchShape, gradient_histograms
 
 
 class GradientDescriptor(
-    FloatOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+    FloatOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator
 ):
     """Describe patches by histograms of the orientations of their gradients, as SIFT does.
 
@@ -158,6 +159,6 @@ class GradientDescriptor(
             if channels * side * side == n:
                 return (side, side, channels)
         raise ValueError(
-            f"rows of {n} numbers are no squares of one or three channels; give "
+            f"rows of {n} numbers are not square patches of one or three channels; give "
             "patch_shape=(height, width, channels)"
         )

@@ -8,10 +8,11 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from clusterica.arrays import (
     Array,
+    Estimator,
     FloatOutputMixin,
     Interval,
     Rows,
@@ -37,7 +38,7 @@ from clusterica.ops.moments import spectrum, whiten_by_spectrum
 
 
 class KernelWhitener(
-    FloatOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+    FloatOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator
 ):
     r"""Whiten rows in the space that a kernel maps them to, by kernel PCA over landmarks.
 
@@ -120,6 +121,7 @@ class KernelWhitener(
     True
     """
 
+    _in_older_files: ClassVar[dict[str, Any]] = {"eigenvalue_floor": 0.0}
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
         "eigenvalue_floor": [Interval(Real, 0, 1, closed="left")],

@@ -11,10 +11,11 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from clusterica.arrays import (
     Array,
+    Estimator,
     FloatOutputMixin,
     Interval,
     Rows,
@@ -43,7 +44,7 @@ from clusterica.ops.moments import (
 )
 
 
-class Whitener(FloatOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class Whitener(FloatOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     r"""Remove the correlations between features and give all directions unit variance.
 
     Learns a matrix :math:`T` with :math:`T (\Sigma + \epsilon I) T^\top = I`, where :math:`\Sigma` is

@@ -2,33 +2,38 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.callback import CallbackSupportMixin
 
 from clusterica.arrays import (
     Array,
+    Estimator,
     FloatOutputMixin,
     Interval,
     Rows,
     StrOptions,
     as_generator,
+    base_class,
     check_fitted_rows,
     map_reduce,
+    namespace_of,
     to_host,
     transform_rows,
     warn_user,
 )
 from clusterica.cluster.starts import kmeans_start
-from clusterica.contrasts import PENALTIES, make_penalty
+from clusterica.contrasts import PENALTIES, Contrast, Derivatives, make_penalty
 from clusterica.kernels import KERNEL_NAMES, Gaussian, basis_gamma, make_kernel
 from clusterica.ops.discrimination import Discrimination
 from clusterica.ops.kernel_rica import Model, codes, reached
 from clusterica.ops.kernels import DEAD, MUCH_DEAD, scale_rows
+from clusterica.ops.penalty import Elementwise
 from clusterica.optim import Progress, fit_progress
 from clusterica.rica._kernel_descent import OPTIMIZERS, KernelMinimum, KernelProblem, descend
 from clusterica.rica._labels import BasisLabels
@@ -40,12 +45,13 @@ from clusterica.rica._labels import BasisLabels
 AUTO_SHARE = 0.01
 
 
+@base_class
 class BaseKernelRICA(
     CallbackSupportMixin,
     FloatOutputMixin,
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
-    BaseEstimator,
+    Estimator,
 ):
     """What kernel RICA with and without labels share."""
 
@@ -63,6 +69,7 @@ class BaseKernelRICA(
         "tol": [Interval(Real, 0, None, closed="left")],
         "random_state": ["random_state", np.random.Generator],
     }
+    _in_older_files: ClassVar[dict[str, Any]] = {"scale": 1.0, "unit_codes": False}
     kernel: Any
     gamma: float | str
     scale: float | str
@@ -265,15 +272,32 @@ def _weighted(
     """Return the model with its weights; "auto" is a share of the reconstruction error at the start."""
     terms: dict[str, float] = {}
     if "auto" in (sparsity, strength):
-        terms = problem.evaluate(problem.rows.place.put(start)).extra.terms
+        measured = replace(problem, model=_without_signs(problem.model, len(start)))
+        terms = measured.evaluate(problem.rows.place.put(start)).extra.terms
 
     def weight(given: float | str, name: str) -> float:
         if not isinstance(given, str):
             return float(given)
-        # A contrast may be negative; where all codes are zero so is the term, and no weight counts.
-        size = abs(terms[name])
+        # Where all codes are zero so is the term, and no weight counts.
+        size = terms[name]
         return AUTO_SHARE * max(0.0, terms["reconstruction"]) / size if size else 0.0
 
     return problem.model._replace(
         sparsity=weight(sparsity, "penalty"), strength=weight(strength, "discrimination")
     )
+
+
+def _without_signs(model: Model, n_components: int) -> Model:
+    """Return the model with terms that are never negative: others may cancel out, which is no size."""
+    penalty, term = model.penalty, model.discrimination
+    if isinstance(penalty, Elementwise):
+        penalty = replace(penalty, contrast=partial(_absolute, penalty.contrast))
+    if term is not None:
+        # With more than k, the vectors of a class, no d(s) is negative: k |s|² bounds the square of a sum.
+        term = replace(term, eta=max(term.eta, n_components // term.n_classes + 1.0))
+    return model._replace(penalty=penalty, discrimination=term)
+
+
+def _absolute(contrast: Contrast, y: Array) -> Derivatives:
+    value, first, second = contrast(y)
+    return Derivatives(namespace_of(value).abs(value), first, second)

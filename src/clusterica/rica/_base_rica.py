@@ -8,17 +8,19 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.callback import CallbackSupportMixin
 from sklearn.utils.validation import check_is_fitted
 
 from clusterica.arrays import (
     Array,
+    Estimator,
     FloatOutputMixin,
     Interval,
     Rows,
     StrOptions,
     as_generator,
+    base_class,
     check_fitted_rows,
     check_not_transposed,
     map_reduce,
@@ -50,12 +52,13 @@ class BatchState(NamedTuple):
     n_steps: int
 
 
+@base_class
 class BaseRICA(
     CallbackSupportMixin,
     FloatOutputMixin,
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
-    BaseEstimator,
+    Estimator,
 ):
     """What reconstruction ICA with and without labels share."""
 

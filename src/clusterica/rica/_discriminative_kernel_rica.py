@@ -39,7 +39,8 @@ class DiscriminativeKernelRICA(BaseKernelRICA):
         As in :class:`KernelRICA`.
     discrimination : float or "auto", default="auto"
         The :math:`\alpha`; 0 is kernel RICA with a start by classes. "auto" is the one with which the term is
-        a hundredth of the reconstruction error at the start. See Notes.
+        a hundredth of the reconstruction error at the start (for an eta up to k, the term with k + 1: that
+        with eta may be zero). See Notes.
     eta : "auto" or float, default="auto"
         The :math:`\eta`, with which d is convex in s exactly where it exceeds k. "auto" is k + 1. Values
         up to k are allowed, with a warning.
@@ -89,9 +90,9 @@ class DiscriminativeKernelRICA(BaseKernelRICA):
     n_dead_ : int
         Number of basis vectors far from all rows, :math:`\max_i k(w, x_i) < 0.01`.
     n_uphill_ : ndarray of shape (n_iter_ + 1,)
-        Number of basis vectors whose fixed point is no minimum (c <= 0), at the start and after every step.
+        Number of basis vectors whose fixed point is not a minimum (c <= 0), at the start and after each step.
     objective_history_ : ndarray of shape (n_iter_ + 1,)
-        The objective at the start and after every step.
+        The objective at the start and after each step.
     term_histories_ : dict of ndarray of shape (n_iter_ + 1,)
         Its terms, "reconstruction", "penalty" and "discrimination" (weighted), which add up to it.
     n_iter_ : int

@@ -83,9 +83,9 @@ class KernelRICA(BaseKernelRICA):
     n_dead_ : int
         Number of basis vectors far from all rows, :math:`\max_i k(w, x_i) < 0.01`.
     n_uphill_ : ndarray of shape (n_iter_ + 1,)
-        Number of basis vectors whose fixed point is no minimum (c <= 0), at the start and after every step.
+        Number of basis vectors whose fixed point is not a minimum (c <= 0), at the start and after each step.
     objective_history_ : ndarray of shape (n_iter_ + 1,)
-        The objective at the start and after every step.
+        The objective at the start and after each step.
     term_histories_ : dict of ndarray of shape (n_iter_ + 1,)
         Its terms, "reconstruction" and "penalty" (weighted), which add up to it.
     n_iter_ : int

@@ -46,7 +46,7 @@ def check_basis_labels(estimator: Any, y: Any, rows: Rows, n_per_class: int | No
     if len(classes) < 2:
         raise ValueError(
             f"{type(estimator).__name__} needs two or more classes, and y has one class only "
-            f"({classes[0]!r}); give rows of other classes too"
+            f"({classes.tolist()[0]!r}); give rows of other classes too"
         )
     # With as many classes as features or more, one basis vector for each class.
     k = max(1, rows.n_features // len(classes)) if n_per_class is None else n_per_class

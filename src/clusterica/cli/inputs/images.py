@@ -117,7 +117,7 @@ def open_images(given: str) -> ImageSource:
         inside = [*(p for p in path.glob("*") if p.is_file()), *path.glob("*/*")]
         return _files(given, path, [PurePosixPath(p.relative_to(path).as_posix()) for p in inside])
     if not path.is_file():  # a pipe would wait for a writer, perhaps for ever
-        stop(f"{given} is no regular file. Give {KINDS}.")
+        stop(f"{given} is not a regular file. Give {KINDS}.")
     if suffix == ".zip":
         return _zip(given, path)
     if suffix == ".npz":
@@ -170,7 +170,8 @@ def read_labels(path: Path, names: Sequence[str]) -> np.ndarray:
     missing = [name for name in names if name not in known]
     if missing:
         stop(
-            f"{path} has no label for {missing[0]} ({len(missing)} of {len(names)} images have none)."
+            f"{path} has no label for {missing[0]}, and so for {len(missing)} of {len(names)} images; add "
+            "a line for each, or remove these images."
         )
     return np.array([known[name] for name in names])
 

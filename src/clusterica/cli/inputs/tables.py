@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -19,13 +21,15 @@ class Table(NamedTuple):
     """Columns of numbers."""
 
     values: np.ndarray
-    """Shape (n_rows, n_columns), float64."""
+    """Shape (n_rows, n_columns), float64; an array of NumPy, or a CSR array of a sparse table."""
     names: tuple[str, ...]
     """Name of each column."""
     dropped: tuple[str, ...] = ()
     """Columns of the file that are not numbers."""
     rate: int | None = None
     """Rows in a second, of a recording."""
+    wrong: Mapping[str, str] = MappingProxyType({})
+    """Columns of mostly numbers, and for each what is wrong in it."""
 
 
 def read_table(path: Path, *, columns: Sequence[str] = ()) -> Table:
@@ -45,11 +49,15 @@ def read_table(path: Path, *, columns: Sequence[str] = ()) -> Table:
     if suffix not in READERS or not (path.is_file() or (path.is_dir() and suffix == ".parquet")):
         stop(f"{path} can't be read as a table; give a file that ends in {', '.join(READERS)}.")
     table = READERS[suffix](path)
+    for name, message in table.wrong.items():
+        if not columns or name in columns:
+            stop(message)
     if columns:
         missing = [name for name in columns if name not in table.names]
         if missing:
             why = "is not a column of numbers" if missing[0] in table.dropped else "is not a column"
-            stop(f"{missing[0]} {why} of {path}; its columns are {', '.join(table.names)}.")
+            names = ", ".join(table.names[:20]) + (", ..." if len(table.names) > 20 else "")
+            stop(f"{missing[0]} {why} of {path}. Its columns are: {names}")
         places = [table.names.index(name) for name in columns]
         table = Table(table.values[:, places], tuple(columns), (), table.rate)
     if table.values.size == 0:
@@ -57,10 +65,12 @@ def read_table(path: Path, *, columns: Sequence[str] = ()) -> Table:
         stop(f"{path} has no numbers in it{rest}.")
     bad = np.argwhere(~np.isfinite(table.values))
     if len(bad):
-        row, column = bad[0]
+        row, name = bad[0][0] + 1, table.names[bad[0][1]]
+        # Columns without names are called "column 1" and "channel 1".
+        column = name if name.startswith(("column ", "channel ")) else f"column {name}"
         stop(
-            f"{path} has {len(bad):,} missing or infinite values, the first in row {row + 1}, column "
-            f"{table.names[column]}. Remove these rows or columns (--columns chooses columns), or fill them."
+            f"{path} has {len(bad):,} missing or infinite values, the first in row {row}, {column}. Remove "
+            "these rows or columns (--columns chooses columns), or fill them."
         )
     return table
 
@@ -105,8 +115,8 @@ def _read_csv(path: Path) -> Table:
     if not lines:
         stop(f"{path} is empty.")
     first = lines[0][1]
-    # The most frequent candidate of the first line; spaces only if there is no other.
-    delimiter = max(",;\t", key=first.count)
+    # Commas beside semicolons are in numbers. Spaces separate only if there is nothing else.
+    delimiter = ";" if ";" in first else max(",\t", key=first.count)
     if not first.count(delimiter):
         delimiter = " " if len(first.split()) > 1 else ","
     skip = delimiter == " "
@@ -123,6 +133,8 @@ def _read_csv(path: Path) -> Table:
                 f"line {number} of {path} has {len(row)} cells and the first line has {len(rows[0])}; all "
                 "lines must have the same number."
             )
+    if delimiter == ";":
+        rows = [[_with_point(cell) for cell in row] for row in rows]
     # The first line is a header if one of its cells is a word.
     has_header = any(_number(cell) is None for cell in rows[0])
     names = rows[0] if has_header else [f"column {i + 1}" for i in range(len(rows[0]))]
@@ -136,7 +148,7 @@ def _numeric_columns(
     path: Path, names: list[str], body: list[list[str]], numbers: list[int]
 ) -> Table:
     """Return the columns of numbers; in a column of mostly numbers any other cell is an error."""
-    kept, dropped = [], []
+    kept, dropped, wrong_in = [], [], {}
     for i, name in enumerate(names):
         cells = [_number(row[i]) for row in body]
         wrong = [j for j, cell in enumerate(cells) if cell is None]
@@ -144,14 +156,20 @@ def _numeric_columns(
             dropped.append(name)
         elif wrong:
             j = wrong[0]
-            stop(
+            wrong_in[name] = (
                 f"line {numbers[j]} of {path} has {body[j][i]!r} in column {name}, which is not a number. "
                 "Correct it, or choose other columns with --columns."
             )
         else:
             kept.append((name, cells))
     values = np.array([cells for _, cells in kept], dtype=np.float64).T
-    return Table(values.reshape(len(body), len(kept)), tuple(n for n, _ in kept), tuple(dropped))
+    values = values.reshape(len(body), len(kept))
+    return Table(values, tuple(n for n, _ in kept), tuple(dropped), None, wrong_in)
+
+
+def _with_point(cell: str) -> str:
+    """Return a number with a decimal comma, as in files separated by semicolons, with a point."""
+    return cell.replace(",", ".") if re.fullmatch(r"[-+]?\d*,\d+([eE][-+]?\d+)?", cell) else cell
 
 
 def _number(cell: str) -> float | None:

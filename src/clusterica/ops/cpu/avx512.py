@@ -31,6 +31,7 @@ LANES = 16  # numbers of 32 bits in a vector
 # 12 x 2 sums of the product stay in registers, of which there are 32: the rest hold the operands.
 PANEL_CENTERS, PANEL_ROWS = 12, 2 * LANES
 GROUP = 2  # centres that share a place in the ranking of a row
+# Best groups of a row that are kept: two may be scored again, and the third tells whether another is better.
 RANKS = 3
 
 

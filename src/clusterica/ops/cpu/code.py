@@ -48,7 +48,7 @@ def _tile_rows(D: np.ndarray) -> int:
     return int(np.clip(2**20 // (D.shape[0] * D.itemsize), 32, 1024))
 
 
-@compiled
+@compiled_sum
 def _soft_threshold(X, D, alpha, size, codes):  # type: ignore[no-untyped-def]
     n, k = X.shape[0], D.shape[0]
     zero = alpha - alpha
@@ -59,13 +59,16 @@ def _soft_threshold(X, D, alpha, size, codes):  # type: ignore[no-untyped-def]
         np.dot(X[start:stop], D.T, tile)
         for i in range(stop - start):
             row = codes[start + i]
+            mark = zero  # NaN after a response that is not finite: the threshold might hide it
             for j in range(k):
+                mark += tile[i, j] * zero
                 value = tile[i, j] - alpha
                 row[j] = value if value > zero else zero
             if row.shape[0] > k:
                 for j in range(k):
                     value = -tile[i, j] - alpha
                     row[k + j] = value if value > zero else zero
+            row[0] += mark
 
 
 @compiled_sum
@@ -84,15 +87,17 @@ def _triangle(X, D, shift, energies, size, codes):  # type: ignore[no-untyped-de
             energy = zero
             for f in range(d):
                 energy += shifted[i, f] * shifted[i, f]
-            total = zero
+            total = mark = zero  # NaN after a square that is not finite, as above
             for j in range(k):
                 square = energy + energies[j] - row[j] - row[j]
+                mark += square * zero
                 row[j] = np.sqrt(square if square > zero else zero)
                 total += row[j]
             mean = X.dtype.type(total / k)
             for j in range(k):
                 value = mean - row[j]
                 row[j] = value if value > zero else zero
+            row[0] += mark
 
 
 @compiled

@@ -225,14 +225,19 @@ def _normalize(P, eps):  # type: ignore[no-untyped-def]
     least = max(np.float32(np.sqrt(eps)), np.finfo(np.float32).tiny)
     for i in range(n):
         x = P[i]
-        largest = zero
+        mean = largest = zero
         for f in range(d):
-            largest = max(largest, abs(x[f]))
-        unit = one / max(largest, least)
-        mean = zero
-        for f in range(d):
-            x[f] *= unit
             mean += x[f]
+            largest = max(largest, abs(x[f]))
+        unit = one
+        # Beyond these squares overflow, or are so small that they lose digits. One more pass for all patches
+        # would cost 3 % of the features of an image (CPU time, 400 filters, 32 x 32 pixels).
+        if not (np.float32(2.0**-40) < largest < np.float32(2.0**50)):
+            unit = one / max(largest, least)
+            mean = zero
+            for f in range(d):
+                x[f] *= unit
+                mean += x[f]
         mean *= share
         variance = zero
         for f in range(d):

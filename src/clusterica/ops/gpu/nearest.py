@@ -45,8 +45,12 @@ def _features(X, shift, rows, inside, stride, d, first, WIDTH: tl.constexpr, SHI
 
 @triton.jit
 def _inverse_power(largest):
-    """One over the power of two at or below a magnitude; 2^60 at most, so that biases do not overflow."""
+    """One over the power of two at or below a magnitude, from 2^-126 to 2^60.
+
+    With more biases would overflow, and less would be a denormal, or zero.
+    """
     exponent = tl.maximum(largest.to(tl.int32, bitcast=True) & 0x7F800000, 67 << 23)
+    exponent = tl.minimum(exponent, 253 << 23)
     return ((254 << 23) - exponent).to(tl.float32, bitcast=True)
 
 

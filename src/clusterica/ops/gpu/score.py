@@ -17,7 +17,7 @@ import torch
 import triton
 import triton.language as tl
 
-from clusterica.arrays import Array, working_memory
+from clusterica.arrays import Array, Row, working_memory
 from clusterica.ops import score as reference
 from clusterica.ops.score import WIDTHS, ScoreSums
 
@@ -26,6 +26,8 @@ from clusterica.ops.score import WIDTHS, ScoreSums
 PIECE, TILE = 4096, 32
 # Features and components of a tile that fits the registers; with more, the plain operations do it.
 MOST = 64
+# Rows that the plain operations add up in float32, as in blocks of other ops.
+PLAIN_ROWS = 2**17
 
 
 @triton.jit
@@ -115,9 +117,14 @@ def _component_sums(
     tl.store(place + 8 * m, across.to(tl.float64), mask=i < m)
 
 
-@working_memory(
-    lambda row, B, mean: 1 + (12 * B.shape[0] + 72) * B.shape[0] // PIECE, wide_sums=True
-)
+def _row_bytes(row: Row, B: Array, mean: Array) -> int:
+    if max(row.n_features, B.shape[0]) > MOST:
+        stated: int = reference.score_sums.row_bytes(row, B, mean)  # type: ignore[attr-defined]
+        return stated
+    return int(1 + (12 * B.shape[0] + 72) * B.shape[0] // PIECE)
+
+
+@working_memory(_row_bytes, wide_sums=True)
 def score_sums(X: Array, B: Array, mean: Array, *, precision: str) -> ScoreSums:
     """Return the sums of a block; the parameters are those of the reference.
 
@@ -126,7 +133,9 @@ def score_sums(X: Array, B: Array, mean: Array, *, precision: str) -> ScoreSums:
     """
     (n, d), m = X.shape, B.shape[0]
     if max(d, m) > MOST:
-        return reference.score_sums(X, B, mean)
+        parts = [reference.score_sums(part, B, mean) for part in torch.split(X, PLAIN_ROWS)]
+        pairs = zip(*parts, strict=True)
+        return ScoreSums(*(torch.stack(sums).sum(dim=0, dtype=torch.float64) for sums in pairs))
     X = X if X.stride(1) == 1 else X.contiguous()
     B, mean = (a.to(torch.float32).contiguous() for a in (B, mean))
     n_pieces = triton.cdiv(n, PIECE)

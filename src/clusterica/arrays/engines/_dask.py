@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from clusterica.arrays._engine import Chunks, Engine, Handle
 from clusterica.arrays._place import Array, active_config
-from clusterica.arrays._walk import one_blas_thread
+from clusterica.arrays._scheduler import one_blas_thread
+from clusterica.arrays.engines._chunks import Chunks, Engine, Handle
 
 # Dask warns of tasks with more than 10 MB of data in them: larger values are sent in several.
 _PIECE = 2**22

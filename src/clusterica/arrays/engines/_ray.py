@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from clusterica.arrays._engine import Chunks, Engine, Handle
 from clusterica.arrays._place import Array, active_config
+from clusterica.arrays.engines._chunks import Chunks, Engine, Handle
 
 
 @dataclass(frozen=True)

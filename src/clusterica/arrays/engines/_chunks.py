@@ -24,7 +24,7 @@ from clusterica.arrays._place import (
     to_host,
     working_dtype,
 )
-from clusterica.arrays._rows import ArrayRows, Block, Rows, as_chunks, as_rows, host_block
+from clusterica.arrays._rows import ArrayRows, Block, Rows, as_rows, fetched, host_block
 from clusterica.arrays._walk import map_rows_reduce, only_sums, rebuild
 
 # Sums that a task of the tree adds up. Pairs take seven times as many tasks, and each costs the scheduler
@@ -176,9 +176,7 @@ class ChunkRows(Rows):
 
     def in_model(self, values: Array) -> Array:
         """Return values of rows as a NumPy array, so that a fitted model needs no cluster."""
-        chunks = as_chunks(values)
-        assert chunks is not None
-        return chunks.fetch()
+        return fetched(values)
 
     def send_aligned(self, values: np.ndarray) -> list[Handle]:
         """Return handles of the values of each chunk, one value per row; an array is sent only once.
