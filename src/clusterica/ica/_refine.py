@@ -107,9 +107,11 @@ def find_start(
         return W
     # With 50 sources of 100,000 rows, steps on the sample save two of five on all rows, and cost half of one.
     B = maximize_likelihood(white.rows, W @ white.whitening, white.mean, max_iter=10).params
-    found = unit_rows(B @ back)
+    found: np.ndarray = unit_rows(B @ back)
     # A sample has not quite the covariance of all rows.
-    return polar_factor(W @ white.whitening @ back) if _has_copies(found) else found
+    if _has_copies(found):
+        found = polar_factor(W @ white.whitening @ back)
+    return found
 
 
 def refine(
