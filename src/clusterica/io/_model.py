@@ -49,7 +49,8 @@ def save(model: BaseEstimator, path: str | Path, *, summary: dict[str, Any] | No
 
     Notes
     -----
-    The file is a safetensors file with a SHA-256 checksum of all its bytes. :func:`clusterica.load` verifies it.
+    The file is a safetensors file with a SHA-256 checksum of all its bytes, which
+    :func:`clusterica.load` verifies.
 
     Examples
     --------
