@@ -185,8 +185,8 @@ def ica_section(report: dict[str, Any]) -> list[str]:
         "Laplace), light in the tails (uniform, sine, binary, triangular), or all of these (mixed); float64, "
         f"{report['threads']} threads, on {machine['cpu']}, with {versions}. Medians over draws of data, a "
         "new one every turn; all contenders take turns, with their defaults. *Error* is the Amari distance, "
-        "*CPU* the time of both threads together, *worst* the largest of all draws, memory the peak over the data. FastICA is that of scikit-learn, "
-        "picard-o is ``picard(ortho=True, extended=True)``.",
+        "*CPU* the time of both threads together, *worst* the largest of all draws, memory the peak over "
+        "the data. FastICA is that of scikit-learn, picard-o is ``picard(ortho=True, extended=True)``.",
         "",
         _ica_losses(report["rows"]),
         "",
