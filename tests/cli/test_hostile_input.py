@@ -39,6 +39,7 @@ IMAGES = npy(np.ones((2, 3, 3), np.uint8))
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
+        ("a.zip", zip_of({".": b"x"}), "has no images in it"),
         ("a.zip", b"PK\5\6", "not a zip archive, or it is damaged"),
         ("a.zip", zip_of({"a.png": b"x"}).replace(b"a.png", b"\0.png"), "damaged"),
         (
