@@ -254,7 +254,7 @@ def _may_follow(later: Any, start: Any) -> bool:
     if isinstance(start, tuple):
         return type(later) is type(start) and all(map(_may_follow, later, start))
     if hasattr(start, "dtype"):
-        return getattr(later, "dtype", None) == start.dtype and later.ndim == start.ndim
+        return bool(getattr(later, "dtype", None) == start.dtype and later.ndim == start.ndim)
     return True
 
 
