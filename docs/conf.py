@@ -28,6 +28,10 @@ exclude_patterns = ["_build", "_templates"]
 templates_path = ["_templates"]
 default_role = "literal"
 
+# A reference to what is not there is a warning. Other projects are not linked: the build needs no network.
+nitpicky = True
+nitpick_ignore_regex = [("py:.*", r"(sklearn|collections)\..*")]
+
 autosummary_generate = True
 autodoc_typehints = "none"  # the docstrings name the types
 numpydoc_class_members_toctree = False
@@ -52,6 +56,10 @@ html_title = "clusterica"
 html_static_path = ["_static"]
 html_css_files = ["quiet.css"]
 html_show_sourcelink = False
+html_context = {"default_mode": "auto"}  # without it a first visit logs an error
+toc_object_entries_show_parents = (
+    "hide"  # the names of methods fit beside a page without that of the class
+)
 # Pages without pages below them need no column for these, and their tables need the room.
 html_sidebars = {
     name: []

@@ -241,6 +241,16 @@ def test_csr_blocks_are_sized_by_what_they_hold():
     assert block_size(as_rows(S), row_bytes=0) >= 1000
 
 
+def test_csr_blocks_are_few_where_their_sums_cost_more_than_their_rows():
+    S = sp.random_array((20_000, 5000), density=0.001, format="csr", rng=0)
+    with config_context(threads=2):
+        # 5 products for each of 100 centres a row, and 500,000 sums for each block.
+        assert block_size(as_rows(S), row_bytes=0, n_parameters=100 * 5000) == 10_000
+        # Dense rows have 5,000 products for each centre.
+        X = np.broadcast_to(np.float32(1), S.shape)
+        assert block_size(as_rows(X), row_bytes=0, n_parameters=100 * 5000) == 2500
+
+
 def test_blocks_are_worth_handing_out():
     X = np.zeros((20_000, 10), np.float32)
     with config_context(threads=2):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from clusterica.arrays import as_rows
+from clusterica.arrays import as_rows, to_host
 from clusterica.cluster import CosineKMeans, GainShapeKMeans, KMeans, SphericalKMeans
 from clusterica.cluster._init import METHODS, draw_rows
 
@@ -100,12 +100,22 @@ def test_plus_plus_in_the_geometry_of_the_rule():
     np.testing.assert_allclose(np.abs(unsigned.cluster_centers_).max(axis=1), 1, atol=1e-2)
 
 
-def test_rows_without_weight_are_no_start():
-    X = np.concatenate([np.random.default_rng(0).normal(size=(50, 3)), np.full((50, 3), 1e3)])
-    weights = np.repeat([1.0, 0.0], 50)
-    for init in ("k-means++", "rows"):
-        model = KMeans(4, init=init, random_state=0, max_iter=1).fit(X, sample_weight=weights)
-        assert np.abs(model.cluster_centers_).max() < 10
+@pytest.mark.parametrize("init", ["k-means++", "rows"])
+@pytest.mark.parametrize("how", ["fit", "batches", "partial_fit"])
+@pytest.mark.filterwarnings("ignore:.*clusters are empty:sklearn.exceptions.ConvergenceWarning")
+def test_rows_without_weight_are_no_start(make, as_kind, init, how):
+    """Rows with weight lie in one plane, the others far away, orthogonal to it."""
+    rng = np.random.default_rng()
+    has_weight = rng.random(400) < 0.3
+    X = rng.normal(size=(400, 4)) * np.where(has_weight[:, None], [1, 1, 0, 0], [0, 0, 1e3, 1e3])
+    weights = has_weight * rng.uniform(0.1, 1, size=400)
+    model = make(4, init=init, empty="keep", max_iter=1)
+    if how == "partial_fit":
+        model.partial_fit(as_kind(X), sample_weight=weights)
+    else:
+        model.set_params(batch_size=50 if how == "batches" else None)
+        model.fit(as_kind(X), sample_weight=weights)
+    np.testing.assert_allclose(to_host(model.cluster_centers_)[:, 2:], 0, atol=1e-9)
 
 
 @pytest.mark.parametrize("n_rows", [1000, 25_000])  # the latter is more than the sample

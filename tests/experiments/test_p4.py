@@ -27,7 +27,9 @@ from clusterica.experiments.xiao_zhu_zhao_2013._notes import (
     similarity_note,
 )
 from clusterica.experiments.xiao_zhu_zhao_2013._sweep import always_better_check, best_place_check
+from clusterica.experiments.xiao_zhu_zhao_2013.bases import checks as checks_of_bases
 from clusterica.experiments.xiao_zhu_zhao_2013.defaults import difference
+from clusterica.experiments.xiao_zhu_zhao_2013.digits import checks as checks_of_digits
 from clusterica.experiments.xiao_zhu_zhao_2013.fig5 import _contrast
 from clusterica.linear import LinearSVC
 from clusterica.rica import DiscriminativeRICA
@@ -294,6 +296,36 @@ def test_what_becomes_of_a_basis(reproduced):
     ends = [v[0] for name, v in values.items() if name.startswith("Objective")]
     assert len(ends) == 6
     np.testing.assert_allclose(ends, 1, atol=0.02)
+    assert len(reproduced("P4-bases").result.checks) == 3
+
+
+@pytest.mark.parametrize(
+    ("ratio", "unit", "lbfgs", "holds"),
+    [(1.04, 0.0, 0.995, [True] * 3), (1.06, 20.0, 0.985, [False] * 3)],
+)
+def test_claims_about_bases(ratio, unit, lbfgs, holds):
+    """The worst start decides."""
+    values = {
+        "Amari distance, RICA / FastICA, 5 sources": [0.9, ratio],
+        "Idle filters (%), 72 filters of 36 pixels, unit": [0.0, unit],
+        "Idle filters (%), 72 filters of 36 pixels, tight": [0.0, 0.0],
+        "Objective at the end, 40 on digits, lbfgs": [lbfgs, 1.0],
+    }
+    assert [check.holds for check in checks_of_bases(values)] == holds
+
+
+@pytest.mark.parametrize("gain", [0.01, -0.01])
+def test_claims_about_the_discrimination_term(gain):
+    base = ["RICA, {}", "DRICA, {}, α = 0.1"]
+    names = [name.format(w) for name in base for w in ("unit length", "free lengths")]
+    kernel = "d-kRICA, γ = 2 x median, α = "
+    accuracies = {name: [0.9, 0.92] for name in [*names, f"{kernel}0, η = k + 1"]}
+    accuracies[f"{kernel}0.1, inhomogeneous"] = [0.91, 0.91]
+    for name in ("d-RICA, unit length, α = ", "d-RICA, free lengths, α = ", kernel):
+        accuracies[f"{name}0.1, η = k + 1"] = [0.91 + gain, 0.91 + gain]
+    found = checks_of_digits(accuracies)
+    assert [check.holds for check in found] == [gain > 0] * 6
+    assert {check.found for check in found} == {f"{100 * gain:+.1f} points"}
 
 
 def test_settings_on_digits(reproduced):

@@ -25,7 +25,16 @@ from clusterica.contrasts import Contrast, Derivatives
 from clusterica.ops.likelihood import LikelihoodSums, likelihood_sums
 from clusterica.ops.linalg import polar_factor
 from clusterica.ops.score import ScoreSums, score_sums
-from clusterica.optim import LBFGS, Evaluation, LoopResult, LoopState, Progress, Step, iterate
+from clusterica.optim import (
+    LBFGS,
+    Evaluation,
+    LoopResult,
+    LoopState,
+    Position,
+    Progress,
+    Step,
+    iterate,
+)
 
 # --- The symmetric fixed point ----------------------------------------------------------------------
 
@@ -150,7 +159,17 @@ def maximize_likelihood(
     # An entry of W has a sampling variance of about 1 / 4n where sources are far from Gaussian, more
     # where not. The last step may move it by a tenth of that error, a hundredth of the variance.
     tol = 0.01 * len(B0) / (4 * rows.n_rows)
-    result = iterate(solver.step, state, max_iter=max_iter, tol=tol, progress=progress)
+
+    def step(old: Position) -> Step:
+        result = solver.step(old)
+        move = solver.direction(result.params)
+        if not (move * move).sum() <= tol * len(B0):
+            return result
+        # So short a move is made without a walk over the rows that would confirm it.
+        last = result.params._replace(params=solver.retract(result.params.params, move))
+        return Step(last, result.objective, 0.0)
+
+    result = iterate(step, state, max_iter=max_iter, tol=tol, progress=progress)
     B = result.params.params @ B0
     growth = np.linalg.norm(B) / np.linalg.norm(B0)
     if not 1e-8 < growth < 1e8:  # nor is NaN

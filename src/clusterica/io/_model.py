@@ -33,7 +33,7 @@ def save(model: BaseEstimator, path: str | Path, *, summary: dict[str, Any] | No
         on the disk; it keeps its permissions, and a symbolic link stays one.
     summary : dict or None, default=None
         What should be known of the model besides: data, time, accuracy, examples. Numbers, strings, arrays,
-        and lists and dicts of them. :func:`load_summary` returns it.
+        and lists and dicts of them. :func:`clusterica.io.load_summary` returns it.
 
     Returns
     -------
@@ -49,7 +49,8 @@ def save(model: BaseEstimator, path: str | Path, *, summary: dict[str, Any] | No
 
     Notes
     -----
-    The file is a safetensors file with a SHA-256 checksum of all its bytes, which :func:`load` verifies.
+    The file is a safetensors file with a SHA-256 checksum of all its bytes, which
+    :func:`clusterica.load` verifies.
 
     Examples
     --------
@@ -82,7 +83,7 @@ def save(model: BaseEstimator, path: str | Path, *, summary: dict[str, Any] | No
 
 
 def load(path: str | Path, *, device: str | None = None) -> Any:
-    """Read a model that :func:`save` wrote.
+    """Read a model that :func:`clusterica.save` wrote.
 
     Parameters
     ----------
@@ -125,7 +126,7 @@ def load(path: str | Path, *, device: str | None = None) -> Any:
 
 
 def load_summary(path: str | Path) -> dict[str, Any] | None:
-    """Read the summary that :func:`save` wrote beside a model, without the model.
+    """Read the summary that :func:`clusterica.save` wrote beside a model, without the model.
 
     Parameters
     ----------
@@ -140,7 +141,7 @@ def load_summary(path: str | Path) -> dict[str, Any] | None:
     Raises
     ------
     clusterica.io.ModelFileError, OSError
-        As :func:`load` does.
+        As :func:`clusterica.load` does.
     """
     path = Path(path)
     summary, _, _ = _read(path, "summary", None)
@@ -165,7 +166,7 @@ def load_versions(path: str | Path) -> dict[str, str]:
     Raises
     ------
     clusterica.io.ModelFileError, OSError
-        As :func:`load` does.
+        As :func:`clusterica.load` does.
     """
     # The summary is read along with them: it is small beside the model.
     _, _, versions = _read(Path(path), "summary", None)

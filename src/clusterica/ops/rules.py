@@ -113,7 +113,7 @@ class Rule(ABC):
 
     def center_bias(self, C: Array) -> Array:
         """Return what is taken from every score of a centre, shape (n_centers,)."""
-        return row_energies(C) * 0  # zeros in the library, dtype and on the device of the centres
+        return C[:, 0] * 0  # zeros in the library, dtype and on the device of the centres
 
     def whole(self, X: Array) -> Array:
         """Return the most that each row can gain, shape (n_rows,); the gain falls short by its loss."""
@@ -145,7 +145,8 @@ class Rule(ABC):
         xp = namespace_of(total.sums)
         # In float64: a heavy centre moves by less than the last digit of float32.
         C, mass = xp.astype(old.C, xp.float64), xp.astype(old.mass, xp.float64)
-        M = total.sums + mass[:, None] * C
+        # Nothing is carried on in most full steps: then a pass over all centres is saved.
+        M = total.sums + mass[:, None] * C if bool(xp.any(mass != 0)) else total.sums
         C, mass = self._renewed(M, C, mass, total.counts)
         return Centers(xp.astype(C, old.C.dtype), mass, total.counts)
 

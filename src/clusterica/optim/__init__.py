@@ -1,7 +1,7 @@
 """Loops that turn sums over rows into the next parameters, with progress and early stopping."""
 
 from clusterica.optim._adam import Averages, adam, no_averages
-from clusterica.optim._lbfgs import LBFGS, Evaluation
+from clusterica.optim._lbfgs import LBFGS, Evaluation, Position
 from clusterica.optim._loop import (
     LoopResult,
     LoopState,
@@ -25,6 +25,7 @@ __all__ = [
     "LoopResult",
     "LoopState",
     "ManyLBFGS",
+    "Position",
     "Progress",
     "Recorder",
     "Step",

@@ -122,8 +122,8 @@ class LBFGS:
         change = np.inf if blind else squared / max(self.size(params), _TINY)
         return Step(Position(params, there, moves, share, squared**0.5), there.objective, change)
 
-    def _from_memory(self, old: Position) -> tuple[Any, Evaluation, Array, float] | None:
-        """Search along the L-BFGS direction, if it is a descent direction."""
+    def direction(self, old: Position) -> Array:
+        """Return the move that comes next, before a line search; without moves in memory, preconditioned."""
 
         def guess(q: Array, shares: list[Any]) -> Array:
             if self.precondition is not None:
@@ -133,7 +133,11 @@ class LBFGS:
             bend = _length(y)
             return (q / bend) / (scale * bend)
 
-        move = -two_loops(old.evaluation.gradient, old.moves, guess, _dot)
+        return -two_loops(old.evaluation.gradient, old.moves, guess, _dot)
+
+    def _from_memory(self, old: Position) -> tuple[Any, Evaluation, Array, float] | None:
+        """Search along the L-BFGS direction, if it is a descent direction."""
+        move = self.direction(old)
         share = 1.0 if self.memory > 0 else min(1.0, 2 * old.share)
         # Written so that a NaN fails, too.
         if not _dot(old.evaluation.gradient, move) < 0:

@@ -205,8 +205,8 @@ def _zip(given: str, path: Path) -> ImageSource:
         members = {PurePosixPath(i.filename): i for i in box.infolist() if not i.is_dir()}
     except Exception as error:  # a damaged archive raises almost anything
         stop(f"{given} is not a zip archive, or it is damaged ({error}); get it again.")
-    # macOS adds a folder of its own to every archive.
-    members = {p: i for p, i in members.items() if "__MACOSX" not in p.parts}
+    # macOS adds a folder of its own to every archive. A damaged one may have a member without a name.
+    members = {p: i for p, i in members.items() if p.parts and "__MACOSX" not in p.parts}
     # An archive of a folder has that folder's name before all others.
     tops = {p.parts[0] for p in members}
     inside = [p for p in members if len(p.parts) > 2]

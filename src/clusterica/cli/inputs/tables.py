@@ -183,8 +183,17 @@ def _read_parquet(path: Path) -> Table:
     parquet = need("pyarrow.parquet", what=f"reading {path}", extra="files")
     arrow = need("pyarrow", what=f"reading {path}", extra="files")
     types = arrow.types
+    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+    if not files:
+        stop(f"there is no file *.parquet in the folder {path}.")
     try:
-        table = parquet.read_table(path)
+        # In batches: a damaged file may state billions of rows, for which one large table would make room.
+        batches = []
+        for file in files:
+            with parquet.ParquetFile(file) as opened:
+                batches += opened.iter_batches(2**16)
+                schema = opened.schema_arrow
+        table = arrow.Table.from_batches(batches, schema if not batches else None)
         # By place: names may occur twice.
         numbers = [
             i

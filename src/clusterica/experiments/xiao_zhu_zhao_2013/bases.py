@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +12,7 @@ from sklearn.decomposition import FastICA
 from clusterica.datasets import photo_patches
 from clusterica.experiments._context import Context
 from clusterica.experiments._registry import experiment
-from clusterica.experiments._result import Result
+from clusterica.experiments._result import Check, Result
 from clusterica.experiments.xiao_zhu_zhao_2013._methods import few_steps
 from clusterica.kernels import median_gamma
 from clusterica.metrics import amari_distance
@@ -67,13 +67,46 @@ def run(ctx: Context) -> Result:
     for part in ctx.track(list(parts), "Questions"):
         with few_steps():
             found += parts[part](ctx, starts)
+    values = {f"{one.question}, {one.setting}": one.figures for one in found}
     return Result(
         columns=("Question", "Setting", "Found"),
         rows=[(one.question, one.setting, one.range) for one in found],
-        values={f"{one.question}, {one.setting}": one.figures for one in found},
+        values=values,
         settings={"n_starts": len(starts)},
+        checks=checks(values),
         note=NOTE,
     )
+
+
+def checks(values: Mapping[str, Sequence[float]]) -> list[Check]:
+    """Return what the paper says or implies about bases, and whether it holds in every start."""
+
+    def figures(question: str, *words: str) -> list[float]:
+        # All figures of a question whose setting has the words.
+        names = [name for name in values if name.startswith(question)]
+        return [v for name in names if all(word in name for word in words) for v in values[name]]
+
+    ratio = max(figures("Amari distance"))
+    unit, tight = (max(figures("Idle filters", f", {norm}")) for norm in ("unit", "tight"))
+    lbfgs = min(figures("Objective at the end", "lbfgs"))
+    return [
+        Check(
+            "On white data RICA finds the sources of ICA (lemma 4.1): its Amari distance is at most 1.05 of "
+            "FastICA's",
+            ratio <= 1.05,
+            f"at most {ratio:.2f}",
+        ),
+        Check(
+            "RICA learns over-complete bases with filters of unit length: none is idle",
+            unit == 0,
+            f"up to {unit:.0f} % are; up to {tight:.0f} % with unit_norm='tight'",
+        ),
+        Check(
+            "The fixed point of kernel RICA ends at most 1 % above L-BFGS",
+            lbfgs >= 1 / 1.01,
+            f"L-BFGS ends at {lbfgs:.4f} of it, or higher",
+        ),
+    ]
 
 
 def _lengths(ctx: Context, starts: range) -> Iterator[Found]:

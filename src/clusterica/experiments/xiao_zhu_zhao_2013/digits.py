@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from clusterica.experiments._context import Context
 from clusterica.experiments._recognition import percent
 from clusterica.experiments._registry import experiment
-from clusterica.experiments._result import Result
+from clusterica.experiments._result import Check, Result
 from clusterica.experiments.xiao_zhu_zhao_2013._methods import few_steps
 from clusterica.kernels import median_gamma
 from clusterica.ops.code import split_signs
@@ -82,8 +82,45 @@ def run(ctx: Context) -> Result:
             for t, (a, d) in zip(trials, found, strict=True)
         },
         settings={"n_draws": n_draws, "median gamma": gamma},
+        # The quick version leaves out rows that are compared.
+        checks=()
+        if ctx.quick
+        else checks(
+            {f"{t.method}, {t.setting}": a for t, (a, _) in zip(trials, found, strict=True)}
+        ),
         note=NOTE,
     )
+
+
+def checks(accuracies: Mapping[str, Sequence[float]]) -> list[Check]:
+    """Return the paper's claims about the discrimination term, at its α = 0.1, and whether they hold."""
+
+    def gain(ours: str, other: str) -> float:
+        return 100 * float(np.mean(accuracies[ours]) - np.mean(accuracies[other]))
+
+    found = []
+    for words in ("unit length", "free lengths"):
+        ours = f"d-RICA, {words}, α = 0.1, η = k + 1"
+        found += [
+            (f"d-RICA is more accurate than RICA ({words})", gain(ours, f"RICA, {words}")),
+            (
+                f"d-RICA is more accurate than DRICA ({words})",
+                gain(ours, f"DRICA, {words}, α = 0.1"),
+            ),
+        ]
+    kernel = "d-kRICA, γ = 2 x median, α = "
+    ours = f"{kernel}0.1, η = k + 1"
+    found += [
+        (
+            "d-kRICA is more accurate with the term than without",
+            gain(ours, f"{kernel}0, η = k + 1"),
+        ),
+        (
+            "d-kRICA is more accurate than with the inhomogeneous cost alone",
+            gain(ours, f"{kernel}0.1, inhomogeneous"),
+        ),
+    ]
+    return [Check(claim, points > 0, f"{points:+.1f} points") for claim, points in found]
 
 
 def _trials(gamma: float, steps: int) -> Iterator[Trial]:
