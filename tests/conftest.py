@@ -1,9 +1,11 @@
 """What all tests share: fresh draws that can be repeated, array libraries, and a clean configuration."""
 
+import contextlib
 import itertools
 import os
 import secrets
 import sys
+import tempfile
 import zlib
 from pathlib import Path
 
@@ -149,6 +151,34 @@ def keep_config():
     before = clusterica.get_config()
     yield
     clusterica.set_config(**before)
+
+
+@pytest.fixture
+def protected():
+    """A folder, and a context manager inside which nobody may write to it.
+
+    Root is never refused, and so is another user inside. In ``tmp_path`` that one would not find the folder.
+    """
+    if not hasattr(os, "geteuid"):
+        pytest.skip("needs the permissions of POSIX")
+
+    @contextlib.contextmanager
+    def read_only():
+        is_root = os.geteuid() == 0
+        folder.chmod(0o555)
+        if is_root:
+            os.seteuid(65534)
+        try:
+            yield
+        finally:
+            if is_root:
+                os.seteuid(0)
+            folder.chmod(0o755)
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield folder, read_only
 
 
 @pytest.fixture

@@ -1,5 +1,7 @@
 """Kernel sparse coding: an objective that only falls, codes that are the best, dead vectors, bad input."""
 
+import re
+
 import dask.array as da
 import numpy as np
 import pytest
@@ -214,6 +216,18 @@ def test_codes_that_are_not_found_are_counted_in_fit_and_in_transform(X, monkeyp
 def test_bad_settings(X, settings, message):
     with pytest.raises(ValueError, match=message):
         KernelSparseCoding(**settings).fit(X)
+
+
+def test_a_penalty_that_makes_all_codes_zero_is_said_once(X):
+    model = KernelSparseCoding(3, sparsity=5.0, random_state=0)
+    with pytest.warns(UserWarning, match="sparsity=5 makes the codes of all rows zero") as caught:
+        model.fit(X)
+    assert [w.filename for w in caught] == [__file__]
+    assert not model.transform(X).any()
+    numbers = re.findall(r"below ([\d.]+),.*such as ([\d.]+)", str(caught[0].message))
+    below, such_as = map(float, numbers[0])
+    assert below <= 2.01
+    assert model.set_params(sparsity=such_as).fit(X).transform(X).any()
 
 
 def test_bad_rows(X):

@@ -17,6 +17,25 @@ from clusterica.encoders import (
 )
 
 
+@pytest.mark.parametrize(
+    "sparse", [(SparseEncoder, "alpha", 1), (KernelSparseEncoder, "sparsity", 2)]
+)
+def test_a_penalty_that_makes_all_codes_zero_is_said_once(sparse):
+    make, name, factor = sparse
+    rng = np.random.default_rng()
+    X, D = rng.standard_normal((50, 4)), np.eye(4)
+    unit = X / np.linalg.norm(X, axis=1, keepdims=True)
+    products = X if make is SparseEncoder else np.exp(-((unit[:, None] - D) ** 2).sum(axis=2))
+    least = factor * np.abs(products).max()
+    settings = {} if make is SparseEncoder else {"gamma": 1.0}
+    message = f"{name}=.* makes the codes of all of 50 rows zero; use one below {least:.3g}"
+    with pytest.warns(UserWarning, match=message) as caught:
+        encoder = make(D, **{name: 1.01 * least}, **settings).fit(X)
+    assert [w.filename for w in caught] == [__file__]
+    assert not encoder.transform(X).any()
+    assert make(D, **{name: 0.5 * least}, **settings).fit_transform(X).any()
+
+
 def test_no_dictionary(make, rows):
     with pytest.raises(ValueError, match=r"has no dictionary; give one of shape \(n_atoms, 4\)"):
         make().fit(rows)

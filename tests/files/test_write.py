@@ -11,11 +11,6 @@ import pytest
 
 from clusterica.files import move_file, replacing, write_file
 
-# root may write to read-only folders.
-not_root = pytest.mark.skipif(
-    not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root is never refused"
-)
-
 
 @pytest.fixture
 def path(tmp_path):
@@ -63,20 +58,18 @@ def test_a_write_that_the_disk_has_no_room_for(path):
     assert list(path.parent.iterdir()) == [path]
 
 
-@not_root
-def test_a_read_only_folder(path):
-    path.parent.chmod(0o500)
-    try:
-        with pytest.raises(
-            PermissionError, match=r"was not written.*a folder that you may write to"
-        ):
-            write_file(path, "new")
-    finally:
-        path.parent.chmod(0o700)
+def test_a_read_only_folder(protected):
+    folder, read_only = protected
+    path = write_file(folder / "file", "old")
+    path.chmod(0o666)
+    message = r"was not written.*a folder that you may write to"
+    with read_only(), pytest.raises(PermissionError, match=message):
+        write_file(path, "new")
     assert path.read_text() == "old"
+    assert list(folder.iterdir()) == [path]
 
 
-@not_root
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root is never refused")
 def test_a_read_only_file_is_not_replaced(path):
     path.chmod(0o400)
     with pytest.raises(PermissionError, match="is read-only; make it writable"):

@@ -19,7 +19,7 @@ from sklearn.base import BaseEstimator
 
 import clusterica
 from clusterica.cluster import KMeans, VonMisesFisherMixture
-from clusterica.io import _checkpoint
+from clusterica.io import ModelFileError, _checkpoint
 from clusterica.linear import LinearSVC
 from clusterica.networks import FeatureNetwork, Layer
 from clusterica.optim import LoopState, Step, Stored, iterate
@@ -138,6 +138,24 @@ def test_a_damaged_result_is_computed_again(folder):
         found = again[1].run(1.0)
     assert [loop.n_steps for loop in again] == [10, 0]
     assert_array_equal(found.params, expected.params)
+
+
+@pytest.mark.parametrize("other", [(1, 2), np.array(["a", "b"]), np.zeros((2, 2)), "x", None])
+def test_a_checkpoint_with_other_parameters_is_refused(folder, other):
+    def run():
+        iterate(lambda x: Step(x + 1, 1.0, 1.0), LoopState(0, np.zeros(2)), max_iter=5, tol=0.0)
+
+    with clusterica.checkpoints(folder, every=0):
+        run()
+    (path,) = files(folder, "done")
+    (record,) = _checkpoint._read_records(path)
+    altered = record._replace(state=record.state._replace(params=other), ended=False)
+    _checkpoint._write_records(path, [altered])
+    with (
+        pytest.raises(ModelFileError, match="is altered"),
+        clusterica.checkpoints(folder),
+    ):
+        run()
 
 
 @pytest.mark.parametrize("change", ["start", "max_iter", "draws"])
@@ -289,18 +307,20 @@ def test_a_disk_without_room(folder):
     assert again.n_steps == 6
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root is never refused")
-def test_a_read_only_folder(folder):
-    interrupted(folder, 4)
-    folder.chmod(0o500)
-    try:
-        with (
-            pytest.raises(PermissionError, match=r"was not written.*may write to"),
-            clusterica.checkpoints(folder, every=0),
-        ):
-            Doubling().run()
-    finally:
-        folder.chmod(0o700)
+def test_a_read_only_folder(protected):
+    folder, read_only = protected
+    interrupted(folder, 4, every=0)
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    again = Doubling()
+    message = r"was not written.*may write to"
+    with (
+        read_only(),
+        pytest.raises(PermissionError, match=message),
+        clusterica.checkpoints(folder, every=0),
+    ):
+        again.run()
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before
+    assert again.n_steps == 1  # from the fourth on, and its checkpoint is refused
 
 
 def test_bad_arguments(folder, tmp_path):

@@ -258,6 +258,16 @@ def test_a_disk_without_room(model_file):
     assert list(model_file.parent.iterdir()) == [model_file]
 
 
+def test_a_read_only_folder(protected):
+    folder, read_only = protected
+    path = clusterica.save(KMeans(3), folder / "m")
+    before = path.read_bytes()
+    with read_only(), pytest.raises(PermissionError, match=r"m was not written.*may write to"):
+        clusterica.save(KMeans(4), path)
+    assert path.read_bytes() == before
+    assert list(folder.iterdir()) == [path]
+
+
 # --- Files of earlier versions ----------------------------------------------------------------------
 
 

@@ -402,7 +402,7 @@ def test_early_stopping_warns_of_nothing(mixed, watcher):
         ({"sparsity": -1}, "sparsity"),
         ({"penalty": "l2"}, "penalty"),
         ({"signs": ["super"] * 5}, r"signs must be 5 numbers.*'super'"),
-        ({"pooling": [0] * 5}, "one pool of all codes is no sparsity"),
+        ({"pooling": [0] * 5}, "one pool of all codes measures no sparsity"),
         ({"penalty": lambda y: Derivatives(y**2, y, 2 + 0 * y)}, "finite differences"),
         ({"penalty": lambda y: (y**2, 2 * y)}, "must return three arrays"),
         ({"penalty": LogCosh}, r"LogCosh is a class; give an object, such as LogCosh\(\)"),

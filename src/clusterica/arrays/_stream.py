@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
+from operator import getitem
 from typing import TYPE_CHECKING, Any
 
 import array_api_compat
@@ -46,10 +47,7 @@ class KeptRows:
         n = int(self._values.shape[0])
         for start in range(0, n, size):
             stop = min(start + size, n)
-            yield start, stop, partial(self._cut, start, stop)
-
-    def _cut(self, start: int, stop: int) -> Array:
-        return self._values[start:stop, ...]
+            yield start, stop, partial(getitem, self._values, (slice(start, stop), ...))
 
 
 def most_rows(rows: Rows) -> int:

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLORS = ("#4c78a8", "#f58518", "#54a24b", "#b279a2", "#72b7b2", "#e45756", "#9d755d", "#767676")
-# So many columns of a sparse table are named, by their means: enough to tell what a cluster is about.
-LARGEST = 20
 
 
 def cluster(
@@ -111,7 +109,15 @@ def cluster(
     if picture:
         files.append(write_file(output.with_suffix(".png"), drawn))
     if json:
-        print_json({"files": [str(f) for f in files], **_facts(data, labels)})
+        # Of a sparse table, which is wide, the largest means: 20 tell what a cluster is about.
+        means = [
+            _largest(data, mean, 20)
+            if issparse(data.values)
+            else dict(zip(data.names, mean.tolist(), strict=True))
+            for mean in _means(data, labels)
+        ]
+        sizes = np.bincount(labels)
+        print_json({"files": [str(f) for f in files], "sizes": sizes, "means": means})
         return
     console = Console(highlight=False)
     _show(console, data, labels)
@@ -132,15 +138,8 @@ def _prepared(table: Table, path: Path, method: str, *, standardize: bool) -> Ar
         return X
     if standardize:
         return (X - X.mean(axis=0)) / np.where(X.std(axis=0) > 0, X.std(axis=0), 1)
-    if method != "kurtosis":  # which does not depend on units
-        _note_scales(table)
-    return X
-
-
-def _note_scales(table: Table) -> None:
-    """Say that one column decides alone, where its spread is far larger than that of another."""
-    spread = table.values.std(axis=0)
-    if spread.any():
+    spread = X.std(axis=0)
+    if method != "kurtosis" and spread.any():  # kurtosis does not depend on units
         largest, least = int(spread.argmax()), int(np.where(spread > 0, spread, np.inf).argmin())
         # Squares count: with a factor of 30, the smaller column has a thousandth of the weight.
         if spread[largest] > 30 * spread[least]:
@@ -148,6 +147,7 @@ def _note_scales(table: Table) -> None:
                 f"{table.names[largest]} varies {spread[largest] / spread[least]:,.0f} times as much as "
                 f"{table.names[least]}, and so decides the clusters. Add --standardize if units differ."
             )
+    return X
 
 
 def _clusterer(method: str, n_clusters: int | None, seed: int, *, n_rows: int) -> Any:
@@ -176,18 +176,6 @@ def _largest(table: Table, mean: np.ndarray, n: int) -> dict[str, float]:
     """Return the largest means by the names of their columns, without those that are 0."""
     places = np.argsort(-np.abs(mean), kind="stable")[:n]
     return {table.names[i]: float(mean[i]) for i in places if mean[i]}
-
-
-def _facts(table: Table, labels: np.ndarray) -> dict[str, Any]:
-    """Return sizes and means of the clusters; of a sparse table, which is wide, the largest means."""
-    n = LARGEST if issparse(table.values) else len(table.names)
-    columns = [
-        _largest(table, mean, n)
-        if issparse(table.values)
-        else dict(zip(table.names, mean.tolist(), strict=True))
-        for mean in _means(table, labels)
-    ]
-    return {"sizes": np.bincount(labels), "means": columns}
 
 
 def _show(console: Console, table: Table, labels: np.ndarray) -> None:
@@ -224,7 +212,15 @@ def _drawn(model: Any, X: Array, labels: np.ndarray) -> bytes:
 
 def _draw_clusters(figure: Figure, X: Array, labels: np.ndarray) -> None:
     """Draw rows in the plane of their two largest principal components, in the colour of their cluster."""
-    places = _principal_plane(X)
+    from sklearn.decomposition import PCA, TruncatedSVD
+
+    places, n = np.zeros((X.shape[0], 2)), min(2, *X.shape)  # a second component need not exist
+    if X.shape[0] > 1:
+        with np.errstate(all="ignore"):  # shares of a variance of 0, which nobody reads
+            if issparse(X):  # ten directions in place of many columns, so that rows can be centred
+                few = TruncatedSVD(min(10, X.shape[0]), random_state=0)
+                X = few.fit_transform(X) if X.shape[1] > 10 else X.toarray()
+            places[:, :n] = PCA(n, random_state=0).fit_transform(X)
     step = -(-len(places) // 5000)  # more dots only cover each other
     sizes = np.bincount(labels)
     left, right = figure.subplots(1, 2, width_ratios=(3, 1))
@@ -243,17 +239,3 @@ def _draw_clusters(figure: Figure, X: Array, labels: np.ndarray) -> None:
     right.invert_yaxis()
     right.set(xlabel="rows", ylabel="cluster")
     right.yaxis.get_major_locator().set_params(integer=True)
-
-
-def _principal_plane(X: Array) -> np.ndarray:
-    """Return the two largest principal components of rows, zeros for a second that is not there."""
-    from sklearn.decomposition import PCA, TruncatedSVD
-
-    places, n = np.zeros((X.shape[0], 2)), min(2, *X.shape)
-    if X.shape[0] > 1:
-        with np.errstate(all="ignore"):  # shares of a variance of 0, which nobody reads
-            if issparse(X):  # ten directions in place of many columns, so that rows can be centred
-                few = TruncatedSVD(min(10, X.shape[0]), random_state=0)
-                X = few.fit_transform(X) if X.shape[1] > 10 else X.toarray()
-            places[:, :n] = PCA(n, random_state=0).fit_transform(X)
-    return places

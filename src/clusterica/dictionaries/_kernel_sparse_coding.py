@@ -309,6 +309,16 @@ class KernelSparseCoding(
         # Counted in the last walk over the rows: no other is needed.
         self.n_dead_ = int((sums.reached == 0).sum())
         # Attributes first: a user who turns warnings into errors still has the basis.
+        # With no code at all sparsity is too large, if rows are within reach, and any other warning would
+        # only distract from that.
+        if not sums.products.any() and self.n_dead_ <= MUCH_DEAD * len(W):
+            sample = scale_rows(rows.glance(), normalize=self.normalize)
+            most = 2 * float(np.abs(self.kernel_(sample, to_host(self.components_))).max())
+            warn_user(
+                f"sparsity={self.sparsity:g} makes the codes of all rows zero, so that nothing was learned; "
+                f"use a sparsity below {most:.3g}, twice the largest k(w, x), such as {0.1 * most:.2g}"
+            )
+            return
         result.warn_if_unfinished(self)
         self._warn_of_unsolved(float(sums.unsolved), rows.n_rows)
         if self.n_dead_ > MUCH_DEAD * len(W):

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from clusterica.display._mpl import axes_or_new
+from clusterica.display._mpl import draw_rows_of_tiles
 from clusterica.display._tiles import image_shape, tile_images
 
 if TYPE_CHECKING:
@@ -149,15 +149,15 @@ class GroupsDisplay:
         picture = tile_images(
             tiles.reshape(-1, filters.shape[1]), shape=shape, n_columns=across, pad=pad
         )
-        height = 0.6 + 7.0 * picture.shape[0] / picture.shape[1]
-        self.ax_ = axes_or_new(ax, what="GroupsDisplay", size=(8.0, height))
+        self.image_ = draw_rows_of_tiles(
+            picture,
+            [f"group {i}" for i in range(len(groups))],
+            ax=ax,
+            what="GroupsDisplay",
+            title=title,
+            tile_height=shape[0],
+            pad=pad,
+        )
+        self.ax_ = self.image_.axes
         self.figure_ = self.ax_.figure
-        self.image_ = self.ax_.imshow(picture, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
-        middles = pad + shape[0] / 2 - 0.5 + (shape[0] + pad) * np.arange(len(groups))
-        self.ax_.set_yticks(middles, [f"group {i}" for i in range(len(groups))])
-        self.ax_.set_xticks([])
-        self.ax_.tick_params(axis="y", length=0)
-        self.ax_.spines[:].set_visible(False)
-        if title is not None:
-            self.ax_.set_title(title)
         return self

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from clusterica.arrays import to_host
 from clusterica.display._learned import of_region, picture_shape, refuse_pipeline, turned_to_zca
-from clusterica.display._mpl import axes_or_new
+from clusterica.display._mpl import draw_rows_of_tiles
 from clusterica.display._tiles import image_shape, lay_out
 
 if TYPE_CHECKING:
@@ -169,16 +169,15 @@ class StagesDisplay:
                 )  # the few beyond are black or white
             greys.append(0.5 + np.clip(values / peak, -1, 1) / 2 if peak > 0 else 0 * values + 0.5)
         picture = lay_out(np.concatenate(greys), shape=shape, n_columns=n, pad=pad)
-
-        height = 0.6 + 7.0 * picture.shape[0] / picture.shape[1]  # wide and low, as the picture is
-        self.ax_ = axes_or_new(ax, what="StagesDisplay", size=(8.0, height))
+        self.image_ = draw_rows_of_tiles(
+            picture,
+            [_LABELS.get(name, name) for name in rows],
+            ax=ax,
+            what="StagesDisplay",
+            title=title,
+            tile_height=shape[0],
+            pad=pad,
+        )
+        self.ax_ = self.image_.axes
         self.figure_ = self.ax_.figure
-        self.image_ = self.ax_.imshow(picture, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
-        middles = pad + shape[0] / 2 - 0.5 + (shape[0] + pad) * np.arange(len(rows))
-        self.ax_.set_yticks(middles, [_LABELS.get(name, name) for name in rows])
-        self.ax_.set_xticks([])
-        self.ax_.tick_params(axis="y", length=0)
-        self.ax_.spines[:].set_visible(False)
-        if title is not None:
-            self.ax_.set_title(title)
         return self

@@ -121,6 +121,9 @@ class BaseEncoder(
     def warn_not_converged(self, n_rows: int) -> None:
         """Warn if the codes of ``n_rows`` rows, one or more, did not converge."""
 
+    def _warn_of_zero_codes(self, X: np.ndarray, *prepared: np.ndarray) -> None:
+        """Warn if the codes of all these rows, some of those of fit, are zero."""
+
     def compiled_form(self) -> tuple[Code, float] | None:
         """Return the function by which compiled code computes these codes, and its threshold, or None."""
         return None
@@ -146,7 +149,9 @@ class BaseEncoder(
         # Nothing is learned: fit only checks, so that errors come here and not block by block in transform.
         rows = check_rows(self, X, reset=True)
         D = self._checked_dictionary(rows)
-        self.prepare(D)  # refuses settings that do not go with the dictionary
+        prepared = self.prepare(D)  # refuses settings that do not go with the dictionary
+        if rows.indexable and rows.engine is None:  # where a look at some rows costs little
+            self._warn_of_zero_codes(rows.glance(), *prepared)
         self.dictionary_ = rows.home.put(D)
         self._n_features_out = self.n_features_out(D.shape[0])
         return self

@@ -152,9 +152,8 @@ class KernelSparseEncoder(LassoEncoder):
     @working_memory(lambda self, row, W, *_: (3 * row.n_features + 13 * W.shape[0]) * row.itemsize)
     def _solve(self, X: Array, W: Array, scale: Array, G: Array) -> LassoCodes:
         """Return the codes of a block with their signs, and the relative duality gaps."""
-        # The rows are scaled as the atoms were in `prepare`, so that the unit kernel is that of gamma.
         return kernel_codes(
-            (unit_rows(X) if self.normalize else X) * scale,
+            self._scaled(X, scale),
             W,
             G,
             kernel=self._unit_kernel(),
@@ -163,6 +162,14 @@ class KernelSparseEncoder(LassoEncoder):
             tol=float(self.tol),
             descend=descend_on_host,
         )
+
+    def _least_penalty(self, X: np.ndarray, *prepared: np.ndarray) -> float:
+        W, scale, _ = prepared
+        return 2 * float(np.abs(self._unit_kernel()(self._scaled(X, scale), W)).max())
+
+    def _scaled(self, X: Array, scale: Array) -> Array:
+        """Return rows scaled as the atoms were in `prepare`, so that the unit kernel is that of gamma."""
+        return (unit_rows(X) if self.normalize else X) * scale
 
     def _unit_kernel(self) -> Kernel:
         return Gaussian() if _is_rbf(self.kernel) else make_kernel(self.kernel, gamma=self.gamma)

@@ -6,6 +6,7 @@ from abc import abstractmethod
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
+import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from clusterica.arrays import (
@@ -34,6 +35,18 @@ class LassoEncoder(BaseEncoder):
     @abstractmethod
     def _solve(self, X: Array, *prepared: Array) -> LassoCodes:
         """Return the codes of a block with their signs, and the relative duality gaps."""
+
+    @abstractmethod
+    def _least_penalty(self, X: np.ndarray, *prepared: np.ndarray) -> float:
+        """Return the smallest penalty with which the codes of all rows of a block are zero."""
+
+    def _warn_of_zero_codes(self, X: np.ndarray, *prepared: np.ndarray) -> None:
+        name, least = self._penalty_name, self._least_penalty(X, *prepared)
+        if 0 < least <= getattr(self, name):
+            warn_user(
+                f"{name}={getattr(self, name):g} makes the codes of all of {len(X)} rows zero; use one below "
+                f"{least:.3g}, such as {0.1 * least:.2g}"
+            )
 
     @working_memory(lambda self, row, *prepared: row_bytes_of(self._solve, row, prepared))
     def encode(self, X: Array, *prepared: Array) -> Array:
@@ -156,6 +169,9 @@ class SparseEncoder(LassoEncoder):
         """Return the codes of a block with their signs, and the relative duality gaps."""
         max_iter, tol = self.transform_max_iter, float(self.tol)
         return code.lasso(X, D, G, curvature, alpha=float(self.alpha), max_iter=max_iter, tol=tol)
+
+    def _least_penalty(self, X: np.ndarray, *prepared: np.ndarray) -> float:
+        return float(np.abs(X @ prepared[0].T).max())
 
 
 class OMPEncoder(BaseEncoder):

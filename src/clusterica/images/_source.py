@@ -203,7 +203,10 @@ def check_images(X: Any, *, patch_size: int, caller: str, n_channels: int | None
             )
     if images.n_channels < 1:
         raise ValueError("the images have 0 channels; each needs at least one")
-    _check_finite(images)
+    for found in for_parts(_not_finite, images.parts):
+        if found is not None:
+            kind, first = found
+            raise ValueError(f"Input X contains {kind}, among the images from {first} on.")
     return images
 
 
@@ -360,16 +363,8 @@ def _check_dtype(X: Array) -> None:
         )
 
 
-def _check_finite(images: Images) -> None:
-    """Refuse NaN and infinity; a walk over the images, in blocks, if they are floats."""
-    for found in for_parts(_not_finite, images.parts):
-        if found is not None:
-            kind, first = found
-            raise ValueError(f"Input X contains {kind}, among the images from {first} on.")
-
-
 def _not_finite(part: Part) -> tuple[str, int] | None:
-    """Return what is found and the first image of the block that it is in; None if all is finite."""
+    """Return "NaN" or "infinity" and the first image of the block that it is in; None if all is finite."""
     first = part.cut(0, 1)
     xp = namespace_of(first)
     if not xp.isdtype(first.dtype, "real floating"):

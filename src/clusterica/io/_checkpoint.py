@@ -157,9 +157,11 @@ class _Keeper:
         mark = _fingerprint(begin, progress, limits, self._checksum)
         found = self._find(number, mark, progress)
         if found is not None:
+            # A file may have a right checksum and fingerprint, and not be written by clusterica.
             try:
+                if not _may_follow(found.state.params, begin.params):
+                    raise TypeError(f"{type(found.state.params).__name__} in place of parameters")
                 start = found.state._replace(params=unpack(found.state.params))
-            # It has a right checksum and fingerprint, but clusterica has not written it.
             except Exception as error:
                 raise ModelFileError(
                     f"a checkpoint in {self._folder} is altered: {error!r}"
@@ -245,6 +247,15 @@ def _read_or_warn(path: Path) -> list[_Record]:
 
 def _same(params: Any) -> Any:
     return params
+
+
+def _may_follow(later: Any, start: Any) -> bool:
+    """Return whether steps may have made one from the other: tuples stay tuples, arrays keep their dtype."""
+    if isinstance(start, tuple):
+        return type(later) is type(start) and all(map(_may_follow, later, start))
+    if hasattr(start, "dtype"):
+        return bool(getattr(later, "dtype", None) == start.dtype and later.ndim == start.ndim)
+    return True
 
 
 def _write_records(path: Path, records: list[_Record]) -> None:

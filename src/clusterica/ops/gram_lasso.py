@@ -150,7 +150,9 @@ def lasso_of_gram_reference(
         Z, U = split.step(B, Z, U)
         if (i + 1) % _CHECK_EVERY and i + 1 < max_iter:
             continue
-        (gaps,) = _in_pieces(_gaps, Z, B, energies, G=G, alpha=alpha)
+        (gaps,) = _in_pieces(
+            lambda Z, B, energies: (duality_gaps(Z, B, B - Z @ G, energies, alpha),), Z, B, energies
+        )
         is_done = gaps <= tol
         n_done = int(xp.sum(xp.astype(is_done, xp.int64)))
         if i + 1 == max_iter or gaps.shape[0] - n_done <= fewest:
@@ -218,20 +220,14 @@ class _Split:
         return V - U, U
 
 
-def _gaps(Z: Array, B: Array, energies: Array, *, G: Array, alpha: float) -> tuple[Array]:
-    return (duality_gaps(Z, B, B - Z @ G, energies, alpha),)
-
-
-def _in_pieces(
-    fn: Callable[..., tuple[Array, ...]], *rows: Array, **settings: Any
-) -> tuple[Array, ...]:
+def _in_pieces(fn: Callable[..., tuple[Array, ...]], *rows: Array) -> tuple[Array, ...]:
     """Return ``fn(*rows)``; on the host of pieces of the rows in turn, so that Ctrl-C is answered between."""
     n_rows, n_atoms = rows[0].shape
     size = max(64, _PRODUCTS // n_atoms**2) if is_host_array(rows[0]) else n_rows
     if n_rows <= size:
         stop_if_given_up()
-        return fn(*rows, **settings)
-    parts = [fn(*(a[part] for a in rows), **settings) for part in pieces(n_rows, size)]
+        return fn(*rows)
+    parts = [fn(*(a[part] for a in rows)) for part in pieces(n_rows, size)]
     return tuple(np.concatenate(joined) for joined in zip(*parts, strict=True))
 
 

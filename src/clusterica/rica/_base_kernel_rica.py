@@ -288,7 +288,7 @@ def _weighted(
 
 
 def _without_signs(model: Model, n_components: int) -> Model:
-    """Return the model with terms that are never negative: others may cancel out, which is no size."""
+    """Return the model with terms that are never negative: others may cancel out, which is not a size."""
     penalty, term = model.penalty, model.discrimination
     if isinstance(penalty, Elementwise):
         penalty = replace(penalty, contrast=partial(_absolute, penalty.contrast))

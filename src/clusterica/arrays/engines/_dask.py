@@ -14,9 +14,6 @@ from clusterica.arrays.engines._chunks import Chunks, Engine, Handle
 
 # Dask warns of tasks with more than 10 MB of data in them: larger values are sent in several.
 _PIECE = 2**22
-# Share of the memory of all workers that data may take to be kept there. A fit keeps up to two arrays of
-# the size of its data, and workers write to disk from 60 % on.
-_KEPT_SHARE = 0.25
 
 
 class DaskEngine(Engine):
@@ -78,7 +75,9 @@ class DaskEngine(Engine):
                 limits = [worker.memory_limit for worker in dask_scheduler.workers.values()]
                 return sum(limits) if all(limits) else math.inf  # a worker without a limit says 0
 
-            room = _KEPT_SHARE * self.client.run_on_scheduler(memory_of_workers)
+            # A quarter of the memory of all workers: a fit keeps up to two arrays of the size of its data,
+            # and workers write to disk from 60 % on.
+            room = 0.25 * self.client.run_on_scheduler(memory_of_workers)
         if nbytes > room:
             return None
         return list(dask.persist(*handles, scheduler=self.client))

@@ -34,8 +34,6 @@ BUILT_IN = {
 KINDS = "a folder of images, a .zip of one, an image, a .npy, .npz or .zarr array"
 # Names under which arrays are looked for in .npz files and Zarr groups.
 IMAGE_KEYS = ("images", "X", "x", "data", "x_train", "X_train")
-# In bytes. A small archive can hold far more; Pillow refuses images of more pixels than that.
-LARGEST_PICTURE = 2**30
 LABEL_KEYS = ("labels", "y", "label", "targets", "y_train")
 
 
@@ -220,7 +218,8 @@ def _zip(given: str, path: Path) -> ImageSource:
     def read_one(info: zipfile.ZipInfo, color: str, size: tuple[int, int] | None) -> np.ndarray:
         from clusterica.datasets import read_picture
 
-        if info.file_size > LARGEST_PICTURE:
+        # A small archive can hold far more than 1 GiB; Pillow refuses images of more pixels than that.
+        if info.file_size > 2**30:
             raise ValueError(f"{info.filename} in {given} has {info.file_size:,} bytes, too many")
         try:
             content = io.BytesIO(box.read(info))

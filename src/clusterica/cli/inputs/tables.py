@@ -134,7 +134,9 @@ def _read_csv(path: Path) -> Table:
                 "lines must have the same number."
             )
     if delimiter == ";":
-        rows = [[_with_point(cell) for cell in row] for row in rows]
+        # Numbers of such files may have a decimal comma.
+        comma = re.compile(r"([-+]?\d*),(\d+([eE][-+]?\d+)?)")
+        rows = [[comma.sub(r"\1.\2", c) if comma.fullmatch(c) else c for c in row] for row in rows]
     # The first line is a header if one of its cells is a word.
     has_header = any(_number(cell) is None for cell in rows[0])
     names = rows[0] if has_header else [f"column {i + 1}" for i in range(len(rows[0]))]
@@ -165,11 +167,6 @@ def _numeric_columns(
     values = np.array([cells for _, cells in kept], dtype=np.float64).T
     values = values.reshape(len(body), len(kept))
     return Table(values, tuple(n for n, _ in kept), tuple(dropped), None, wrong_in)
-
-
-def _with_point(cell: str) -> str:
-    """Return a number with a decimal comma, as in files separated by semicolons, with a point."""
-    return cell.replace(",", ".") if re.fullmatch(r"[-+]?\d*,\d+([eE][-+]?\d+)?", cell) else cell
 
 
 def _number(cell: str) -> float | None:

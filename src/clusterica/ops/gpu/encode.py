@@ -59,7 +59,8 @@ def prepare(filters: Filters, device: Any, precision: str) -> Prepared:
         scale = torch.exp2(-torch.floor(torch.log2(largest)))[None]
     tile = tiling_of_codes(device, precision, d).centers
     n_words = -(-k // tile) * tile
-    words = torch.zeros((n_words, _padded(d)), dtype=dtype, device=device)
+    width = sum(chunk_widths(d) or (-(-d // CHUNK) * CHUNK,))  # with what fills up its chunks
+    words = torch.zeros((n_words, width), dtype=dtype, device=device)
     words[:k, :d] = F * scale
     return Prepared(words, bias, T, shift, scale, k, precision)
 
@@ -117,11 +118,6 @@ def pooled_codes(
         CODE=CODES[code], POOLING=_POOLINGS.get(pooling, "sum"), **settings,
     )  # fmt: skip
     return _joined(pieces, tiling.pieces, cells, pooling)
-
-
-def _padded(n_features: int) -> int:
-    """Return the features of a row with those that fill up its chunks."""
-    return sum(chunk_widths(n_features) or (-(-n_features // CHUNK) * CHUNK,))
 
 
 def _rows(

@@ -6,9 +6,6 @@ from typing import Any, NamedTuple
 
 import torch
 
-# Rows and centres of a tile that stay in registers with all features; more features are read in chunks.
-_MOST_HELD = 256
-
 
 class KernelTiling(NamedTuple):
     """Rows and centres of a tile, features of a chunk, warps of a program, and tiles loaded ahead."""
@@ -26,7 +23,8 @@ def chunk_widths(n_features: int) -> tuple[int, ...] | None:
     Tiles have sizes of powers of two only: 108 features in one chunk would be multiplied as 128, in chunks
     of 64, 32 and 16 as 112.
     """
-    if n_features > _MOST_HELD:
+    # A tile of rows and centres with 256 features stays in registers; more are read in chunks.
+    if n_features > 256:
         return None
     sixteens = -(-n_features // 16)
     return tuple(16 << i for i in reversed(range(5)) if sixteens >> i & 1)
