@@ -49,15 +49,13 @@ def inverse_lengths(X: Array) -> Array:
 def unit_rows(X: Array, fallback: Array | None = None) -> Array:
     """Scale every row to unit length; a row of zeros becomes that of the fallback, or stays zero."""
     xp = namespace_of(X)
-    if isinstance(X, np.ndarray) and X.dtype == np.float64:
-        energies = row_energies(X)
-        if energies.size and 1e-200 < energies.min() <= energies.max() < 1e200:  # no square is lost
-            return X * (energies**-0.5)[:, None]
-    largest = xp.max(xp.abs(X), axis=1, keepdims=True)
+    largest = xp.maximum(xp.max(X, axis=1, keepdims=True), -xp.min(X, axis=1, keepdims=True))
     # Of numbers up to one, so that no square is lost, nor one over a length.
-    X = X / xp.where(largest > 0, largest, 1)
-    unit = X * inverse_lengths(X)[:, None]
-    return unit if fallback is None else xp.where(largest > 0, unit, fallback)
+    unit = X / xp.where(largest > 0, largest, 1)
+    unit *= inverse_lengths(unit)[:, None]
+    if fallback is None or (isinstance(X, np.ndarray) and largest.all()):
+        return unit
+    return xp.where(largest > 0, unit, fallback)
 
 
 def sum_by_label(X: Any, labels: Any, n_labels: int) -> Any:
