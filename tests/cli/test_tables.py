@@ -132,7 +132,7 @@ def test_a_column_of_times_is_no_signal(command, tmp_path):
     write_table(tmp_path / "t.csv", table)
     code, _, err = command("separate", "t.csv", "-o", "out", "--no-picture")
     assert code == 0
-    assert "Left out, since it is no signal: time." in err
+    assert "Left out, since it is not a signal: time." in err
     assert matrix("out/mixing.csv").shape == (2, 2)
 
 

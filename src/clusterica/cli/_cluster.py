@@ -186,7 +186,7 @@ def _show(console: Console, table: Table, labels: np.ndarray) -> None:
         named = [(str(i), f"{n:,}", largest[i]) for i, n in enumerate(sizes)]
         show_table(console, named, ("cluster", "rows", "columns of largest mean"))
         return
-    shown = min(6, len(table.names))  # more columns fit no terminal
+    shown = min(6, len(table.names))  # more columns do not fit a terminal
     rows = [(str(i), f"{n:,}", *map(float, means[i][:shown])) for i, n in enumerate(sizes)]
     show_table(
         console, rows, ("cluster", "rows", *(f"mean of {name}" for name in table.names[:shown]))

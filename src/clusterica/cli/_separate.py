@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Columns = Annotated[
     list[str] | None, Parameter(name="--columns", negative=(), consume_multiple=True)
 ]
-# Names of columns that say when a row was measured, and are no signal.
+# Names of columns that say when a row was measured, and are not a signal.
 CLOCKS = ("time", "t", "seconds", "timestamp", "time (s)")
 
 
@@ -156,7 +156,7 @@ def _joined(paths: list[Path], columns: list[str] | tuple[str, ...]) -> Table:
     ]
     clocks = [i for i, name in enumerate(names) if name.lower() in CLOCKS and not columns]
     if clocks:
-        note(f"Left out, since it is no signal: {', '.join(names[i] for i in clocks)}.")
+        note(f"Left out, since it is not a signal: {', '.join(names[i] for i in clocks)}.")
     kept = [i for i in range(len(names)) if i not in clocks]
     return Table(values[:, kept], tuple(names[i] for i in kept), (), tables[0].rate)
 
@@ -183,7 +183,7 @@ def _check_signals(table: Table, path: Path, n_sources: int | None, *, transpose
     if silent:
         stop(
             f"{path}: {', '.join(silent[:5])} {'is' if len(silent) == 1 else 'are'} the same in all rows, "
-            "which is no signal. Choose other columns with --columns."
+            "which is not a signal. Choose other columns with --columns."
         )
 
 

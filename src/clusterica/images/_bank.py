@@ -366,7 +366,7 @@ def learned_filters(learner: Any, rows: Array, *, required: bool) -> Array:
 
 def in_pixels(bank: Bank, *, patterns: bool) -> Array:
     """Return the filters as those of normalised pixels, D T, or as patterns that whiten to them."""
-    described = isinstance(bank.normalizer, GradientDescriptor)  # its output is no pixels
+    described = isinstance(bank.normalizer, GradientDescriptor)  # its output is not pixels
     if bank.filters is None or described or not isinstance(bank.whitener, Whitener | None):
         raise AttributeError(
             "there are no filters in pixels: that takes filters_ of patches, and a Whitener or none"

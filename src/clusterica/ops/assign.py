@@ -128,7 +128,7 @@ def losses(
     if sp.issparse(X):
         value = rule.gains(best, inverse_lengths(X) if rule.unit_rows else None)
         return np.maximum(rule.whole(X) - value, 0)
-    if rule.maximized:  # losses are no squares, and keep their digits as differences
+    if rule.maximized:  # losses are not squares, and keep their digits as differences
         return rule.whole(X if shift is None else X - shift) - rule.gains(best, None)
     if is_host_array(X):
         return cpu.losses(X, C, shift, labels, best, rule=rule)
