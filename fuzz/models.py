@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
+from importlib.util import find_spec
 
 import numpy as np
 
@@ -106,11 +107,12 @@ def checkpoint_seeds() -> list[bytes]:
     return texts
 
 
+# An ImportError says that a model holds tensors, where torch is not installed.
+ERRORS = (ValueError,) if find_spec("torch") else (ValueError, ImportError)
 TARGETS = {
-    # A file, a device that this machine does not have.
-    "model files": Target(load_file, model_seeds, CODE, (ValueError,), PARSERS),
-    "model contents": Target(load_contents, description_seeds, CODE, (ValueError,), PARSERS),
+    "model files": Target(load_file, model_seeds, CODE, ERRORS, PARSERS),
+    "model contents": Target(load_contents, description_seeds, CODE, ERRORS, PARSERS),
     "checkpoints": Target(
-        resume, checkpoint_seeds, (*CODE[1:], "clusterica.io._checkpoint"), (ValueError,), PARSERS
+        resume, checkpoint_seeds, (*CODE[1:], "clusterica.io._checkpoint"), ERRORS, PARSERS
     ),
 }

@@ -120,7 +120,8 @@ def test_as_many_as_rows(battery, checked, n):
     X = battery.shaped(np.random.default_rng().laplace(size=(n, 6)))
     found = checked(battery, X, make=lambda d: clone(make(d)).set_params(**{size: n}))
     if battery.name == "KMeans" and found is not None:
-        assert found[".inertia_"] == 0
+        # Centres are rows up to the rounding of taking a shift from them and adding it again.
+        assert found[".inertia_"] <= 100 * np.finfo(X.dtype).eps ** 2 * np.sum(X * X)
         assert len(set(found["predict"].tolist())) == n
 
 

@@ -42,7 +42,7 @@ class KernelSparseEncoder(LassoEncoder):
         The :math:`\gamma` of "rbf"; "median" is one over the median squared distance of pairs of atoms.
     sparsity : float, default=0.1
         The :math:`\lambda`. A row whose :math:`|k(W, x)|` are all at most :math:`\lambda / 2` has the code
-        zero.
+        zero; fit warns if all rows that it looks at, about 1000, are such.
     normalize : bool, default=True
         Whether to scale rows to unit length first; rows of zeros stay zero. Atoms should then come from
         such rows.

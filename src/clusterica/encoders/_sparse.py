@@ -89,7 +89,8 @@ class SparseEncoder(LassoEncoder):
     dictionary : array-like of shape (n_atoms, n_features) or None, default=None
         One atom per row. Required by fit; None where another estimator provides it.
     alpha : float, default=1.0
-        Weight of the penalty. A row whose :math:`|D x|` are all at most :math:`\alpha` has the code zero.
+        Weight of the penalty. A row whose :math:`|D x|` are all at most :math:`\alpha` has the code zero;
+        fit warns if all rows that it looks at, about 1000, are such.
     split_signs : bool, default=True
         Return the positive and the negative parts of the codes as features of their own, twice as many
         as there are atoms: pooled, they would cancel out. False returns the codes with their signs.

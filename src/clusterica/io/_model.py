@@ -140,7 +140,7 @@ def load_summary(path: str | Path) -> dict[str, Any] | None:
 
     Raises
     ------
-    clusterica.io.ModelFileError, OSError
+    clusterica.io.ModelFileError, OSError, ImportError
         As :func:`clusterica.load` does.
     """
     path = Path(path)
@@ -165,7 +165,7 @@ def load_versions(path: str | Path) -> dict[str, str]:
 
     Raises
     ------
-    clusterica.io.ModelFileError, OSError
+    clusterica.io.ModelFileError, OSError, ImportError
         As :func:`clusterica.load` does.
     """
     # The summary is read along with them: it is small beside the model.
