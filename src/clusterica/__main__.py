@@ -1,6 +1,14 @@
-"""``python -m clusterica`` is the ``clusterica`` command."""
+"""The ``clusterica`` command, also as ``python -m clusterica``."""
 
-from clusterica.cli import main
+
+def main() -> None:
+    """Run the command; Ctrl-C while its modules are imported ends it without a traceback."""
+    try:
+        from clusterica.cli import main as run
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+    run()
+
 
 if __name__ == "__main__":
     main()

@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 
 import clusterica
+from clusterica.__main__ import main as start
 from clusterica.cli import _console
 from clusterica.cli._console import show_table
 from clusterica.images import ImageFeatures
@@ -62,6 +63,19 @@ def test_wrong_arguments(command, words, message):
     assert (code, out) == (2, "")
     assert err.startswith("Error: ")
     assert message in " ".join(err.split())
+
+
+def test_ctrl_c_while_it_starts(monkeypatch):
+    class Interrupted:
+        def find_spec(self, name, path, target=None):
+            if name == "clusterica.cli":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "clusterica.cli")
+    monkeypatch.setattr(sys, "meta_path", [Interrupted(), *sys.meta_path])
+    with pytest.raises(SystemExit) as stopped:
+        start()
+    assert stopped.value.code == 130
 
 
 def test_help_of_a_command(command):
