@@ -2,7 +2,7 @@
 
 
 def main() -> None:
-    """Run the command; Ctrl-C while its modules are imported ends it without a traceback."""
+    """Run the command; Ctrl-C while the modules of the command are imported ends it without a traceback."""
     try:
         from clusterica.cli import main as run
     except KeyboardInterrupt:

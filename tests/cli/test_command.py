@@ -62,7 +62,8 @@ def test_wrong_arguments(command, words, message):
     code, out, err = command(*words)
     assert (code, out) == (2, "")
     assert err.startswith("Error: ")
-    assert message in " ".join(err.split())
+    assert message in err
+    assert err.count("\n") == 1
 
 
 def test_ctrl_c_while_it_starts(monkeypatch):

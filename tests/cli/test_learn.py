@@ -215,7 +215,10 @@ WRONG = {
         ("train", "digits", "-o", "m.st", "--labels", "two.csv"),
         "the columns file and class",
     ),
-    "missing label": (("train", "digits", "-o", "m.st", "--labels", "some.csv"), "no label for 1 "),
+    "missing label": (
+        ("train", "digits", "-o", "m.st", "--labels", "some.csv"),
+        "no label for 1, ",
+    ),
     "input": (("learn", "rows.npy", "-o", "rows.npy"), "rows.npy is what the command reads"),
 }
 

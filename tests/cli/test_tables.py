@@ -59,6 +59,25 @@ def test_decimal_commas(tmp_path, header):
     )
 
 
+@pytest.mark.parametrize("header", ['"a;b",c', "x (a;b),y"])
+def test_semicolons_in_a_header(tmp_path, header):
+    (tmp_path / "t.csv").write_text(f"{header}\n1,2\n3,4\n")
+    np.testing.assert_array_equal(read_table(tmp_path / "t.csv").values, [[1, 2], [3, 4]])
+
+
+def test_parts_of_a_parquet_table(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    folder = tmp_path / "t.parquet"
+    folder.mkdir()
+    parts = [{"a": [1.0], "b": [2.0]}, {"b": np.float32([4.0]), "a": [3]}]
+    for i, columns in enumerate(parts):
+        parquet.write_table(pa.table(columns), folder / f"{i}.parquet")
+    table = read_table(folder)
+    assert table.names == ("a", "b")
+    np.testing.assert_array_equal(table.values, [[1, 2], [3, 4]])
+
+
 @pytest.mark.parametrize("method", ["cluster-ica", "rica"])
 @pytest.mark.parametrize("suffix", [".csv", ".npy", ".parquet", ".wav"])
 def test_separate(command, tmp_path, suffix, method):
@@ -118,12 +137,15 @@ def test_sources_of_an_earlier_run_go(command, tmp_path):
         S = rng.laplace(size=(500, n)) @ rng.normal(size=(n, n))
         wavfile.write(tmp_path / name, 8000, (S * 1000).astype(np.int16))
     assert command("separate", "many.wav", "-o", "out")[0] == 0
-    (tmp_path / "out" / "notes.txt").write_text("mine")
+    mine = ["notes.txt", "sources.bib", "source-1-edited.wav"]
+    for name in mine:
+        (tmp_path / "out" / name).write_text("mine")
+    (tmp_path / "out" / "sources.txt").mkdir()
     code, _, err = command("separate", "few.wav", "-o", "out", "--no-picture")
     assert code == 0, err
     matrices = ["mixing.csv", "unmixing.csv"]
     found = sorted(p.name for p in (tmp_path / "out").iterdir())
-    assert found == sorted([*matrices, "notes.txt", "source-1.wav", "source-2.wav"])
+    assert found == sorted([*matrices, *mine, "sources.txt", "source-1.wav", "source-2.wav"])
 
 
 def test_a_column_of_times_is_no_signal(command, tmp_path):

@@ -5,6 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from clusterica import config_context
 from clusterica.arrays import as_rows
 from clusterica.datasets import make_sparse_sources
 from clusterica.ica import ClusterICA
@@ -45,7 +46,8 @@ def test_refined_sources_take_less_memory_than_the_rows():
     ica = ClusterICA(refine="ml", random_state=0).fit(X)
     tracemalloc.start()
     try:
-        ica.fit(X)
+        with config_context(threads=2):  # each thread has a block
+            ica.fit(X)
         assert tracemalloc.get_traced_memory()[1] < X.nbytes
     finally:
         tracemalloc.stop()

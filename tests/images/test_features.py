@@ -9,6 +9,7 @@ from clusterica.arrays import to_host
 from clusterica.encoders import SoftThresholdEncoder, SparseEncoder, TriangleEncoder
 from clusterica.images import ImageFeatures, _features
 from clusterica.images._convolve import Fused, Rectified, Staged
+from clusterica.preprocessing import ContrastNormalizer
 
 ENCODERS = ["hard", "triangle", "soft-threshold", "sigmoid", "sparse", "omp"]
 POOLINGS = ["sum", "mean", "max", "l2"]
@@ -180,6 +181,15 @@ def test_grey_images(images, slow_features):
     np.testing.assert_array_equal(model.transform(grey[..., None]), model.transform(grey))
     np.testing.assert_array_equal(model.transform(list(grey)), model.transform(grey))
     np.testing.assert_array_equal(model.transform(grey.tolist()), model.transform(grey))
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e-22, 1e-20, 1e-19, 1e20])
+@pytest.mark.filterwarnings("ignore:the images have values")
+def test_without_a_constant_the_scale_of_images_does_not_matter(images, scale):
+    images = images.astype(np.float32)
+    features = small(normalizer=ContrastNormalizer(eps=0.0)).fit(images)
+    found = features.transform(images * np.float32(scale))
+    np.testing.assert_allclose(found, features.transform(images), rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("scale", [1 / 255, 257])

@@ -401,9 +401,17 @@ def test_every_learner_that_iterates_is_killed():
     assert sorted(name for name in iterating if f"{name}(" not in source) == []
 
 
-def test_other_blocks_are_refused(folder, rng):
+@pytest.mark.parametrize("kind", ["NumPy", "HDF5"])
+def test_other_blocks_are_refused(folder, rng, kind):
     X, Y = rng.standard_normal((2, 40, 3))
+    put = np.asarray
+    if kind == "HDF5":
+        file = pytest.importorskip("h5py").File(folder, "w", driver="core", backing_store=False)
+
+        def put(block):
+            return file.create_dataset(str(len(file)), data=block)
+
     with clusterica.checkpoints(folder, every=0):
-        KMeans(2, init=X[:2], random_state=0).fit([X[:20], X[20:]])
+        KMeans(2, init=X[:2], random_state=0).fit([put(X[:20]), put(X[20:])])
     with pytest.raises(ValueError, match="another run"), clusterica.checkpoints(folder, every=0):
-        KMeans(2, init=X[:2], random_state=0).fit([Y[:20], Y[20:]])
+        KMeans(2, init=X[:2], random_state=0).fit([put(Y[:20]), put(Y[20:])])

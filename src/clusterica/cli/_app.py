@@ -16,6 +16,7 @@ from cyclopts import (
     Parameter,
     UnusedCliTokensError,
 )
+from rich.console import Console
 from rich.text import Text
 
 from clusterica import __version__
@@ -56,6 +57,7 @@ app = App(
     group_commands=OPTIONS,
     suppress_keyboard_interrupt=False,  # main prints the message
     error_formatter=_wrong_arguments,
+    error_console=Console(stderr=True, soft_wrap=True),
 )
 app.register_install_completion_command(
     help="Install completion for your shell (bash, zsh or fish).",

@@ -87,7 +87,7 @@ def cluster(
             stop(f"{table} is a sparse matrix, whose columns have no names; leave out --columns.")
         data = read_sparse(table)
     else:
-        data = read_table(table, columns=columns or ())
+        data = read_table(table, columns=columns or (), others=(".npz",))
     if data.dropped:
         note(f"Left out, since they are not numbers: {', '.join(data.dropped)}.")
     if clusters is not None and clusters > data.values.shape[0]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterator, Sequence
@@ -46,10 +47,10 @@ def check_folder(folder: Path) -> None:
 
 
 @contextmanager
-def new_files(folder: Path, *, own: Sequence[str]) -> Iterator[Path]:
+def new_files(folder: Path, *, own: str) -> Iterator[Path]:
     """Yield a temporary folder, whose files go to ``folder`` at the end; none do after an error.
 
-    What an earlier run has left there under names of the patterns ``own`` is removed.
+    Files of an earlier run, whose whole names match the regular expression ``own``, are removed there.
     """
     # Beside the folder, and so on the same disk, where files can be renamed.
     temporary = folder.with_name(f".{folder.name}.{secrets.token_hex(8)}")
@@ -60,8 +61,8 @@ def new_files(folder: Path, *, own: Sequence[str]) -> Iterator[Path]:
         names = [file.name for file in sorted(temporary.iterdir())]
         for name in names:
             os.replace(temporary / name, folder / name)
-        for file in [file for pattern in own for file in folder.glob(pattern)]:
-            if file.name not in names:
+        for file in list(folder.iterdir()):
+            if re.fullmatch(own, file.name) and file.name not in names and file.is_file():
                 file.unlink()
     finally:
         shutil.rmtree(temporary)

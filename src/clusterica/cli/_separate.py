@@ -97,7 +97,8 @@ def separate(
     _check_signals(table, signals[0], sources, transpose=transpose)
     unmixing, mixing, found = _unmix(table.values, sources, method, seed)
     names = tuple(f"source {i + 1}" for i in range(found.shape[1]))
-    with new_files(output, own=("source-[0-9]*.wav", "sources.*")) as folder:
+    own = r"source-\d+\.wav|sources\.(csv|tsv|txt|parquet|npy|png)"
+    with new_files(output, own=own) as folder:
         suffix, all_sources = signals[0].suffix, Table(found, names, (), table.rate)
         if suffix.lower() != ".wav":
             write_table(folder / f"sources{suffix}", all_sources)

@@ -41,7 +41,8 @@ class LassoEncoder(BaseEncoder):
         """Return the smallest penalty with which the codes of all rows of a block are zero."""
 
     def _warn_of_zero_codes(self, X: np.ndarray, *prepared: np.ndarray) -> None:
-        name, least = self._penalty_name, self._least_penalty(X, *prepared)
+        with np.errstate(over="ignore", invalid="ignore"):  # transform says what is too large
+            name, least = self._penalty_name, self._least_penalty(X, *prepared)
         if 0 < least <= getattr(self, name):
             warn_user(
                 f"{name}={getattr(self, name):g} makes the codes of all of {len(X)} rows zero; use one below "

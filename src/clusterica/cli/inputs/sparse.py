@@ -23,7 +23,8 @@ def read_sparse(path: Path) -> Table:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             if "format" not in stored:
                 raise ValueError("it has other arrays; save a table that is not sparse as .npy")
-            kind = bytes(stored["format"].item()).decode()
+            kind = stored["format"].item()
+            kind = kind.decode() if isinstance(kind, bytes) else str(kind)
             if kind != "csr":  # the rows of others can't be counted before they are built
                 raise ValueError(
                     f"its format is {kind}; convert it with X.tocsr() and save it again"

@@ -32,7 +32,7 @@ class Table(NamedTuple):
     """Columns of mostly numbers, and for each what is wrong in it."""
 
 
-def read_table(path: Path, *, columns: Sequence[str] = ()) -> Table:
+def read_table(path: Path, *, columns: Sequence[str] = (), others: Sequence[str] = ()) -> Table:
     """Read a file of numbers, or exit with a message that says what is wrong with it.
 
     Parameters
@@ -41,13 +41,16 @@ def read_table(path: Path, *, columns: Sequence[str] = ()) -> Table:
         CSV (also separated by tabs or semicolons), Parquet, .npy or WAV.
     columns : sequence of str, default=()
         Names of the columns to read; all if empty.
+    others : sequence of str, default=()
+        Endings of other files that the command reads, for the message.
     """
     suffix = path.suffix.lower()
     if not path.exists():
         stop(f"there is no file {path}.")
     # A Parquet data set may be a folder of parts. A pipe would wait for a writer, perhaps for ever.
     if suffix not in READERS or not (path.is_file() or (path.is_dir() and suffix == ".parquet")):
-        stop(f"{path} can't be read as a table; give a file that ends in {', '.join(READERS)}.")
+        endings = ", ".join([*READERS, *others])
+        stop(f"{path} can't be read as a table; give a file that ends in {endings}.")
     table = READERS[suffix](path)
     for name, message in table.wrong.items():
         if not columns or name in columns:
@@ -114,9 +117,11 @@ def _read_csv(path: Path) -> Table:
     lines = [(i, line) for i, line in enumerate(text.splitlines(), 1) if line.strip()]
     if not lines:
         stop(f"{path} is empty.")
-    first = lines[0][1]
-    # Commas beside semicolons are in numbers. Spaces separate only if there is nothing else.
-    delimiter = ";" if ";" in first else max(",\t", key=first.count)
+    # Without what is quoted.
+    first, last = (re.sub(r'"[^"]*"', "", line) for _, line in (lines[0], lines[-1]))
+    # Commas beside as many semicolons in every line are in numbers. Spaces separate if there is nothing else.
+    semicolons = 0 < first.count(";") == last.count(";")
+    delimiter = ";" if semicolons else max(",\t", key=first.count)
     if not first.count(delimiter):
         delimiter = " " if len(first.split()) > 1 else ","
     skip = delimiter == " "
@@ -188,12 +193,17 @@ def _read_parquet(path: Path) -> Table:
         stop(f"there is no file *.parquet in the folder {path}.")
     try:
         # In batches: a damaged file may state billions of rows, for which one large table would make room.
-        batches = []
+        parts = []
         for file in files:
             with parquet.ParquetFile(file) as opened:
-                batches += opened.iter_batches(2**16)
-                schema = opened.schema_arrow
-        table = arrow.Table.from_batches(batches, schema if not batches else None)
+                batches = opened.iter_batches(2**16)
+                parts.append(arrow.Table.from_batches(batches, opened.schema_arrow))
+        # Columns of parts go by their names, and take the wider type.
+        table = (
+            parts[0]
+            if len(parts) == 1
+            else arrow.concat_tables(parts, promote_options="permissive")
+        )
         # By place: names may occur twice.
         numbers = [
             i

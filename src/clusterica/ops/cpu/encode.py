@@ -244,7 +244,9 @@ def _normalize(P, eps):  # type: ignore[no-untyped-def]
             variance += (x[f] - mean) * (x[f] - mean)
         variance *= share
         flat = variance <= (rounding * largest * unit) * (rounding * largest * unit)
-        scale = zero if flat else one / np.sqrt(variance + (eps * unit) * unit)
+        # In float64: as a float32, the square of this unit may be infinite.
+        added = np.float32(np.float64(eps) * np.float64(unit) * np.float64(unit))
+        scale = zero if flat else one / np.sqrt(variance + added)
         for f in range(d):
             x[f] = (x[f] - mean) * scale
 
