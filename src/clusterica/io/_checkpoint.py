@@ -318,7 +318,12 @@ class _Checksums:
         elif isinstance(value, list | tuple):  # of labels, rows or blocks; it has no weak reference
             if all(isinstance(part, _PLAIN) for part in value):
                 return self(np.asarray(value))
-            return zlib.crc32(repr([self._of_block(part) for part in value]).encode())
+            # A block in a file, such as a data set of HDF5, is read: blocks fit into memory.
+            blocks = (
+                np.asarray(part) if hasattr(part, "shape") and self(part) is None else part
+                for part in value
+            )
+            return zlib.crc32(repr([self(block) for block in blocks]).encode())
         else:
             return None
         found = 0
@@ -330,12 +335,6 @@ class _Checksums:
                 found = zlib.crc32(text, found)
         self._known[id(value)] = weakref.ref(value), found
         return found
-
-    def _of_block(self, block: Any) -> int | None:
-        """Return the checksum of a block, which fits into memory: one in a file is read."""
-        found = self(block)
-        in_file = found is None and hasattr(block, "shape") and not hasattr(block, "dask")
-        return self(np.asarray(block)) if in_file else found
 
 
 def _fingerprint(
