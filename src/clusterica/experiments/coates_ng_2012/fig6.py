@@ -62,7 +62,7 @@ QUICK = Sizes(32, 4, 10_000, (2, 5, 20, 100), 3, (200, 600))
     claim="With few labels sparse coding is better than a soft threshold; with many the difference "
     "decreases significantly.",
     options=("data", "device"),
-    needs="CIFAR-10, a GPU",
+    needs="CIFAR-10",
     minutes=32,
 )
 def run(ctx: Context) -> Result:
