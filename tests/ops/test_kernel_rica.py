@@ -106,8 +106,12 @@ def differences(value, W, step=1e-5):
 def problem():
     """Six rows and four basis vectors; no two numbers are so near that differences meet a kink."""
     rng = np.random.default_rng()
-    numbers = rng.permutation(30) / 10 - 1.5 + rng.uniform(-0.04, 0.04, size=30)
-    return numbers[:18].reshape(6, 3), numbers[18:].reshape(K, 3)
+    while True:
+        numbers = rng.permutation(30) / 10 - 1.5 + rng.uniform(-0.04, 0.04, size=30)
+        X, W = numbers[:18].reshape(6, 3), numbers[18:].reshape(K, 3)
+        unit = X / np.linalg.norm(X, axis=1, keepdims=True)  # which models may take in their place
+        if np.abs(unit[:, None] - W).min() > 1e-4:
+            return X, W
 
 
 # --- The objective and its gradient -----------------------------------------------------------------
