@@ -101,6 +101,12 @@ def test_other_channels_than_in_fit(fitted, images):
             call(images[..., :1])
 
 
+def test_one_colour_image(fitted, images):
+    for call in (fitted.transform, fitted.score):
+        with pytest.raises(ValueError, match=r"grey images; give one colour image as X\[None\]"):
+            call(images[0])
+
+
 def test_alpha_channels(images):
     opaque = np.concatenate([images, np.full_like(images[..., :1], 255)], axis=3)
     with pytest.warns(

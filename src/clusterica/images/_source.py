@@ -180,23 +180,20 @@ def check_images(X: Any, *, patch_size: int, caller: str, n_channels: int | None
     else:
         is_list = isinstance(X, np.ndarray) and X.dtype == object and X.ndim == 1
     images = _listed(X, caller) if is_list else _stacked(X, caller)
+    # The axes of an array may be those of one image, or in another order.
+    shape, hint = tuple(getattr(X, "shape", ())), ""
+    if len(shape) == 3 and shape[2] in (1, 3, 4):
+        hint = f". An array of shape {shape} is {shape[0]} grey images; give one colour image as X[None]"
+    elif len(shape) == 4 and shape[1] in (1, 3, 4):
+        hint = ". Channels must come last: X.transpose(0, 2, 3, 1) moves them there"
     if n_channels is not None and images.n_channels != n_channels:
         raise ValueError(
             f"X has {images.n_channels} channels, but {caller} is expecting {n_channels} channels as "
-            "input; convert the images to the colours of those it was fitted on"
+            f"input; convert the images to the colours of those it was fitted on{hint}"
         )
     for part in images.parts:
         height, width, _ = part.shape
         if min(n_places(n, patch_size=patch_size) for n in (height, width)) == 0:
-            # The axes of an array may be those of one image, or in another order.
-            shape, hint = tuple(getattr(X, "shape", ())), ""
-            if len(shape) == 3 and shape[2] in (1, 3, 4):
-                hint = (
-                    f". An array of shape {shape} is {shape[0]} grey images; give one colour image as "
-                    "X[None]"
-                )
-            elif len(shape) == 4 and shape[1] in (1, 3, 4):
-                hint = ". Channels must come last: X.transpose(0, 2, 3, 1) moves them there"
             raise ValueError(
                 f"image {part.start} has {height} x {width} pixels, too few for a patch of {patch_size} x "
                 f"{patch_size}; lower patch_size, or enlarge the image{hint}"
