@@ -78,7 +78,9 @@ def main() -> None:
     options = parser.parse_args()
     chosen = CASES if options.cases is None else [CASES[i] for i in options.cases]
     target = RESULTS / ("ica-quick.json" if options.quick else "ica-cpu.json")
-    known = json.loads(target.read_text())["rows"] if target.exists() else []
+    stored = json.loads(target.read_text()) if target.exists() else {}
+    # The machine, the libraries and the commit are stated once for all rows: those of others are dropped.
+    known = stored["rows"] if stored.get("machine") == describe() else []
     for case in [CASES[0]] if options.quick else chosen:
         row = measure(*case, options.repeats)
         print(*case, flush=True)
