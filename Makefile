@@ -48,14 +48,15 @@ test-no-avx512: $(VENV)/.installed-dev  ## The quick tests as on a processor wit
 	$(BIN)/python -m pytest -n 2
 
 coverage: $(VENV)/.installed-dev  ## The quick tests with coverage, as a page in htmlcov
-	$(BIN)/python -m pytest -n 2 --cov --cov-report=term:skip-covered --cov-report=html
+	$(BIN)/python -m pytest -n 2 --cov --cov-report=term:skip-covered --cov-report=html $(COVERAGE)
 
 coverage-summary:  ## Print the coverage of the last run as a table in Markdown
 	@$(BIN)/python -m coverage report --format=markdown --skip-covered
 
 coverage-torch: $(BIN)/python  ## As coverage, with the tests of torch tensors
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch
-	$(MAKE) coverage
+	# 95.6 % when this was set; what is left is mostly full-size experiments, which need data or a GPU.
+	$(MAKE) coverage COVERAGE=--cov-fail-under=95
 
 lint: $(VENV)/.installed-dev  ## Style and the direction of imports
 	$(BIN)/ruff check .
