@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import subprocess
@@ -44,6 +45,15 @@ def describe() -> dict[str, Any]:
             }
         ),
     }
+
+
+def stored(target: Path) -> dict[str, Any]:
+    """Return a results file, or nothing where it is of another machine, other versions or another commit.
+
+    These are stated once for a whole file, which a run of some of its parts therefore begins anew.
+    """
+    report: dict[str, Any] = json.loads(target.read_text()) if target.exists() else {}
+    return report if report.get("machine") == describe() else {}
 
 
 class Others:

@@ -21,7 +21,7 @@ import numpy as np
 from sklearn.decomposition import FastICA, MiniBatchDictionaryLearning
 from sklearn.exceptions import ConvergenceWarning
 
-from benchmarks.machine import describe
+from benchmarks.machine import describe, stored
 from clusterica.arrays import as_rows, one_blas_thread
 from clusterica.contrasts import make_penalty
 from clusterica.datasets import photo_patches
@@ -260,8 +260,11 @@ def main() -> None:
     device = Device(options.device)
     kind = "quick" if options.quick else "gpu" if options.device else "cpu"
     target = Path(options.output or RESULTS / f"rica-{kind}.json")
-    report = json.loads(target.read_text()) if target.exists() else {}
-    report |= {"machine": describe(), "device": _name(device), "repeats": options.repeats}
+    report = stored(target) | {
+        "machine": describe(),
+        "device": _name(device),
+        "repeats": options.repeats,
+    }
     for part in options.parts:
         if part == "peers" and options.device:
             continue
