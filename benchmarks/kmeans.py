@@ -17,7 +17,7 @@ from typing import Any
 
 import llvmlite.binding
 
-from benchmarks.machine import describe
+from benchmarks.machine import describe, stored
 from benchmarks.process import Contender
 
 RESULTS = Path(__file__).parent / "results"
@@ -146,9 +146,7 @@ def main() -> None:
     options = parser.parse_args()
     chosen = SHAPES if options.shapes is None else [SHAPES[i] for i in options.shapes]
     target = RESULTS / ("kmeans-quick.json" if options.quick else "kmeans-cpu.json")
-    stored = json.loads(target.read_text()) if target.exists() else {}
-    # The machine, the libraries and the commit are stated once for all rows: those of others are dropped.
-    known = stored["rows"] if stored.get("machine") == describe() else []
+    known = stored(target).get("rows", [])
     for shape in chosen:
         n, d, k = shape
         # An even number of clusters, for CosineKMeans.
