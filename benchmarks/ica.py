@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.machine import describe
+from benchmarks.machine import describe, stored
 from benchmarks.process import Contender
 
 RESULTS = Path(__file__).parent / "results"
@@ -78,9 +78,7 @@ def main() -> None:
     options = parser.parse_args()
     chosen = CASES if options.cases is None else [CASES[i] for i in options.cases]
     target = RESULTS / ("ica-quick.json" if options.quick else "ica-cpu.json")
-    stored = json.loads(target.read_text()) if target.exists() else {}
-    # The machine, the libraries and the commit are stated once for all rows: those of others are dropped.
-    known = stored["rows"] if stored.get("machine") == describe() else []
+    known = stored(target).get("rows", [])
     for case in [CASES[0]] if options.quick else chosen:
         row = measure(*case, options.repeats)
         print(*case, flush=True)

@@ -27,7 +27,7 @@ from benchmarks.image_contenders import (
     TRAINING,
 )
 from benchmarks.kmeans import GEMMS
-from benchmarks.machine import describe
+from benchmarks.machine import describe, stored
 from benchmarks.process import Contender
 
 RESULTS = Path(__file__).parent / "results"
@@ -181,10 +181,10 @@ def main() -> None:
     if options.data and not options.quick:
         parts["everything"] = partial(everything, options.data)
     target = RESULTS / ("images-quick.json" if options.quick else "images-cpu.json")
+    known = stored(target).get("parts", {})
     for name in options.parts or parts:
         found = {"data": "images of CIFAR-10" if options.data else "random images", **parts[name]()}
         print(name, json.dumps(found, indent=1), flush=True)
-        known = json.loads(target.read_text())["parts"] if target.exists() else {}
         known[name] = found
         RESULTS.mkdir(exist_ok=True)
         report = {

@@ -17,7 +17,7 @@ from typing import Any
 
 import llvmlite.binding
 
-from benchmarks.machine import describe
+from benchmarks.machine import describe, stored
 from benchmarks.process import Contender
 
 RESULTS = Path(__file__).parent / "results"
@@ -146,7 +146,7 @@ def main() -> None:
     options = parser.parse_args()
     chosen = SHAPES if options.shapes is None else [SHAPES[i] for i in options.shapes]
     target = RESULTS / ("kmeans-quick.json" if options.quick else "kmeans-cpu.json")
-    known = json.loads(target.read_text())["rows"] if target.exists() else []
+    known = stored(target).get("rows", [])
     for shape in chosen:
         n, d, k = shape
         # An even number of clusters, for CosineKMeans.

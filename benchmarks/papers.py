@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.tables import rst_table
+from benchmarks.rst import rst_table
 
 ROOT = Path(__file__).parent.parent
 RESULTS, PAGES, IMAGES = ROOT / "results", ROOT / "docs" / "results", ROOT / "docs" / "images"
