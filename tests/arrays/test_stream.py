@@ -21,6 +21,7 @@ from clusterica.arrays import (
     to_host,
     working_memory,
 )
+from clusterica.arrays._place import Config
 from clusterica.cluster import KMeans
 from clusterica.linear import LinearSVC
 from clusterica.preprocessing import Whitener
@@ -259,6 +260,7 @@ def test_a_block_waits_for_the_work_on_the_one_before_the_last(fake_cuda, monkey
 
 
 def test_memory_that_torch_keeps_for_later_counts_as_free(fake_cuda, monkeypatch):
+    monkeypatch.setattr("clusterica.arrays._place._default", Config())
     rows = as_rows(draw())  # 48 kB
     rows.place = Place(fake_cuda.empty(0))
     monkeypatch.setattr(_stream, "_is_cuda", lambda values: True)
