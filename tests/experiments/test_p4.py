@@ -20,6 +20,7 @@ from clusterica.experiments.xiao_zhu_zhao_2013._methods import (
 )
 from clusterica.experiments.xiao_zhu_zhao_2013._notes import (
     column_checks,
+    difference,
     figures_check,
     in_white,
     median_similarities,
@@ -28,7 +29,6 @@ from clusterica.experiments.xiao_zhu_zhao_2013._notes import (
 )
 from clusterica.experiments.xiao_zhu_zhao_2013._sweep import always_better_check, best_place_check
 from clusterica.experiments.xiao_zhu_zhao_2013.bases import checks as checks_of_bases
-from clusterica.experiments.xiao_zhu_zhao_2013.defaults import difference
 from clusterica.experiments.xiao_zhu_zhao_2013.digits import checks as checks_of_digits
 from clusterica.experiments.xiao_zhu_zhao_2013.fig5 import _contrast
 from clusterica.linear import LinearSVC
@@ -296,36 +296,52 @@ def test_what_becomes_of_a_basis(reproduced):
     ends = [v[0] for name, v in values.items() if name.startswith("Objective")]
     assert len(ends) == 6
     np.testing.assert_allclose(ends, 1, atol=0.02)
-    assert len(reproduced("P4-bases").result.checks) == 3
+    assert len(reproduced("P4-bases").result.checks) == 4
 
 
 @pytest.mark.parametrize(
-    ("ratio", "unit", "lbfgs", "holds"),
-    [(1.04, 0.0, 0.995, [True] * 3), (1.06, 20.0, 0.985, [False] * 3)],
+    ("ratio", "unit", "free", "lbfgs", "holds"),
+    [
+        (1.04, 0.0, 0.0, 0.995, [True, True, True, True]),
+        (1.06, 20.0, 0.0, 0.985, [False, True, False, False]),
+        (1.04, 0.0, 20.0, 0.995, [True, False, True, True]),
+    ],
 )
-def test_claims_about_bases(ratio, unit, lbfgs, holds):
+def test_claims_about_bases(ratio, unit, free, lbfgs, holds):
     """The worst start decides."""
     values = {
         "Amari distance, RICA / FastICA, 5 sources": [0.9, ratio],
         "Idle filters (%), 72 filters of 36 pixels, unit": [0.0, unit],
+        "Idle filters (%), 72 filters of 36 pixels, free": [free, 0.0],
         "Idle filters (%), 72 filters of 36 pixels, tight": [0.0, 0.0],
         "Objective at the end, 40 on digits, lbfgs": [lbfgs, 1.0],
     }
     assert [check.holds for check in checks_of_bases(values)] == holds
 
 
-@pytest.mark.parametrize("gain", [0.01, -0.01])
-def test_claims_about_the_discrimination_term(gain):
+@pytest.mark.parametrize(
+    ("gain", "holds", "found"),
+    [
+        (0.02, True, "+2.00 (+2.0 SE)"),
+        (0.009, False, "+0.90 (+0.9 SE)"),
+        (-0.01, False, "-1.00 (-1.0 SE)"),
+    ],
+)
+def test_claims_about_the_discrimination_term(gain, holds, found):
+    """A gain counts that is above its standard error, here of one point."""
     base = ["RICA, {}", "DRICA, {}, α = 0.1"]
-    names = [name.format(w) for name in base for w in ("unit length", "free lengths")]
+    names = [name.format(w) for name in base for w in ("tight", "free lengths")]
     kernel = "d-kRICA, γ = 2 x median, α = "
-    accuracies = {name: [0.9, 0.92] for name in [*names, f"{kernel}0, η = k + 1"]}
-    accuracies[f"{kernel}0.1, inhomogeneous"] = [0.91, 0.91]
-    for name in ("d-RICA, unit length, α = ", "d-RICA, free lengths, α = ", kernel):
-        accuracies[f"{name}0.1, η = k + 1"] = [0.91 + gain, 0.91 + gain]
-    found = checks_of_digits(accuracies)
-    assert [check.holds for check in found] == [gain > 0] * 6
-    assert {check.found for check in found} == {f"{100 * gain:+.1f} points"}
+    names += [f"{kernel}0, η = k + 1", f"{kernel}0.1, inhomogeneous"]
+    values = {name: {"accuracies": [0.9, 0.92], "dead": []} for name in names}
+    for name in ("d-RICA, tight, α = ", "d-RICA, free lengths, α = ", kernel):
+        accuracies = [0.91 + gain, 0.91 + gain]
+        values[f"{name}0.1, η = k + 1"] = {"accuracies": accuracies, "dead": []}
+    values[f"{kernel}0.1, inhomogeneous"]["dead"] = [3, 7]
+    checks = checks_of_digits(values)
+    assert [check.holds for check in checks] == [holds] * 6
+    assert {check.found for check in checks[:-1]} == {found}
+    assert checks[-1].found == f"{found}; up to 0 basis vectors are dead, 7 of the other"
 
 
 def test_settings_on_digits(reproduced):

@@ -21,10 +21,8 @@ from clusterica.ica import KurtosisPursuit
 
 CONTRASTS = ("kurtosis", "logcosh", "exp", "negentropy")
 OBJECTIVES = {"min": "sub-ICA", "max": "super-ICA", "abs": "standard ICA"}
-NAMES = ("setosa", "versicolor", "virginica")
-OUTLIER = (
-    "· outlier"  # comes after the species in the order of the alphabet, and so keeps their colors
-)
+NAMES = ("I. setosa", "I. versicolor", "I. virginica")
+OUTLIER = "outlier"  # comes after the species in the order of characters, and so keeps their colors
 SCALE = 0.1
 N_OUTLIERS, DISTANCE = 6, 4.0
 NOTE = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
@@ -93,6 +93,29 @@ def similarity_note(found: Mapping[str, Mapping[str, float]]) -> str:
     plain = [f"{m['not scaled']:.2g}" for m in found.values() if "not scaled" in m]
     before = f"; before they are scaled {', '.join(plain)}" if plain else ""
     return f"Median k of two patches of unit length: {', '.join(words)}{before}."
+
+
+class Difference(NamedTuple):
+    """The mean difference of two accuracies of the same splits, and its standard error, in percent."""
+
+    mean: float
+    error: float
+
+    def __str__(self) -> str:
+        # Where all splits differ by the same, most often by nothing, there is no error to divide by.
+        times = f" ({self.mean / self.error:+.1f} SE)" if self.error else ""
+        return f"{self.mean:+.2f}{times}"
+
+    @property
+    def is_gain(self) -> bool:
+        """Whether the first is better by more than a standard error."""
+        return self.mean > self.error
+
+
+def difference(a: Sequence[float], b: Sequence[float]) -> Difference:
+    """Return the mean of a - b over splits with its standard error; two splits at least."""
+    each = 100 * (np.array(a) - np.array(b))
+    return Difference(float(each.mean()), float(each.std(ddof=1) / len(each) ** 0.5))
 
 
 def order_check(paper: Mapping[str, str], ours: Mapping[str, float], where: str) -> Check:

@@ -19,6 +19,7 @@ from clusterica.experiments._recognition import cifar10, percent
 from clusterica.experiments._registry import experiment
 from clusterica.experiments._result import Check, Result
 from clusterica.experiments.xiao_zhu_zhao_2013._methods import few_steps, share_dead
+from clusterica.experiments.xiao_zhu_zhao_2013._notes import difference
 from clusterica.images import ImageFeatures
 from clusterica.linear import LinearSVC
 from clusterica.rica import DiscriminativeKernelRICA, KernelRICA
@@ -160,24 +161,6 @@ def _dead_on_patches(ctx: Context) -> dict[str, Any]:
             features.fit(train.images[:n_images], train.labels[:n_images])
         dead[name] = [share_dead(features)]
     return {"n": n, "dead": dead}
-
-
-class Difference(NamedTuple):
-    """The mean difference of two accuracies of the same splits, and its standard error, in percent."""
-
-    mean: float
-    error: float
-
-    def __str__(self) -> str:
-        # Where all splits differ by the same, most often by nothing, there is no error to divide by.
-        times = f" ({self.mean / self.error:+.1f} SE)" if self.error else ""
-        return f"{self.mean:+.2f}{times}"
-
-
-def difference(a: list[float], b: list[float]) -> Difference:
-    """Return the mean of a - b over splits with its standard error; two splits at least."""
-    each = 100 * (np.array(a) - np.array(b))
-    return Difference(float(each.mean()), float(each.std(ddof=1) / len(each) ** 0.5))
 
 
 def _row(name: str, found: dict[str, Any]) -> tuple[str, ...]:
