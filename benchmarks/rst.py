@@ -29,6 +29,18 @@ def when(report: dict[str, Any]) -> str:
     return f"at commit {machine['commit'] or 'unknown'}{day}"
 
 
+def slow_blas(report: dict[str, Any]) -> str:
+    """Return a warning if OpenBLAS had kernels without AVX-512 on a processor that has it, else nothing."""
+    machine = report["machine"]
+    wide = "AVX-512" in machine["cpu"] and "no AVX-512" not in machine["cpu"]
+    if wide and any(blas.endswith("Haswell") for blas in machine["blas"]):
+        return (
+            " **OpenBLAS had to use kernels of an older processor (Haswell), which slows other libraries "
+            "and the bare product: ratios are too good, and are to be measured again.**"
+        )
+    return ""
+
+
 def provenance(report: dict[str, Any]) -> list[str]:
     """Return a paragraph: when the figures were made, on what machine, with what libraries."""
     machine = report["machine"]
@@ -38,4 +50,4 @@ def provenance(report: dict[str, Any]) -> list[str]:
     share = report.get("share_of_others") or 0
     if share > BUSY:
         text += f" **Other programs took {share:.0%} of the processor meanwhile.**"
-    return [text, ""]
+    return [text + slow_blas(report), ""]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import median
 from typing import Any
 
-from benchmarks.rst import heading, provenance, rst_table, when
+from benchmarks.rst import heading, provenance, rst_table, slow_blas, when
 
 
 def cpu_section(report: dict[str, Any]) -> list[str]:
@@ -155,7 +155,9 @@ def gpu_section(report: dict[str, Any]) -> list[str]:
 def readme_images(report: dict[str, Any]) -> str:
     """Return the sentences of the README about image features."""
     parts, cpu = report["parts"], report["machine"]["cpu"]
-    lines = [f"Image features, measured on {cpu} ({report['threads']} threads) {when(report)}:"]
+    lines = [
+        f"Image features, measured on {cpu} ({report['threads']} threads) {when(report)}:{slow_blas(report)}"
+    ]
     if "encode" in parts:
         part = parts["encode"]
         lines.append(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.rst import heading, provenance, rst_table, when
+from benchmarks.rst import heading, provenance, rst_table, slow_blas, when
 
 RULES = {
     "euclidean": "KMeans",
@@ -28,7 +28,8 @@ def readme_table(report: dict[str, Any]) -> str:
         "",
         f"Ten iterations of `KMeans` on {report['threads']} threads ({report['machine']['cpu']}), "
         f"float32, the same start for all; medians of {report['repeats']}, contenders "
-        f"interleaved; measured {when(report)}. Written by `make bench`; the docs have the rest.",
+        f"interleaved; measured {when(report)}. Written by `make bench`; the docs have the rest."
+        f"{slow_blas(report)}",
         "",
         "| rows x features, clusters | fit | speed-up on scikit-learn | of an iteration "
         "| on faiss | of an iteration | on the bare product | of an iteration "

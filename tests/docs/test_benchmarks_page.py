@@ -96,6 +96,14 @@ def test_a_busy_machine_is_told():
     assert busy.endswith("**Other programs took 30% of the processor meanwhile.**")
 
 
+def test_kernels_of_an_older_processor_are_told():
+    wide = TRACED | {"cpu": "a processor, AVX-512", "blas": ["openblas 0.3 SkylakeX"]}
+    assert rst.slow_blas({"machine": wide}) == ""
+    assert "Haswell" in rst.slow_blas({"machine": wide | {"blas": ["openblas 0.3 Haswell"]}})
+    narrow = wide | {"cpu": "a processor, no AVX-512", "blas": ["openblas 0.3 Haswell"]}
+    assert rst.slow_blas({"machine": narrow}) == ""
+
+
 @pytest.mark.parametrize(
     ("changes", "kept"),
     [
