@@ -2,8 +2,9 @@
 
 For every shape the fit of ``LinearSVC`` with one C, and with ``C="auto"``, is timed with each solver that
 can be worth trying there. The rows have a falling spectrum and overlapping classes, as pooled image
-features do; those of the widest shape are sparse. ``python -m benchmarks.linear --device cuda`` times them
-on a GPU.
+features do; those of the widest shape are mostly zeros. ``python -m benchmarks.linear --device cuda`` times
+them on a GPU; ``--shapes 0 2`` measures some shapes and adds them to the file. The gap that L-BFGS estimates
+is set beside the one to the minimum that Newton's method finds.
 """
 
 from __future__ import annotations
@@ -20,26 +21,35 @@ from unittest.mock import patch
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from benchmarks.machine import describe
+from benchmarks.machine import Others, describe, stored
 from benchmarks.rica import Device, take_turns
+from clusterica import config_context
+from clusterica.arrays import as_rows
 from clusterica.linear import LinearSVC
+from clusterica.linear._base import _solver_kind
 from clusterica.linear._lbfgs import LBFGSSolver, PrincipalSolver
 from clusterica.linear._newton import NewtonSolver
 
 RESULTS = Path(__file__).parent / "results"
 CLASSES = 10
 SOLVERS = {"newton": NewtonSolver, "l-bfgs": LBFGSSolver, "principal": PrincipalSolver}
-FEW, MANY = ("newton", "l-bfgs", "principal"), ("l-bfgs",)
+# What is tried with one C, and in a search for C.
+FEW = ("newton", "l-bfgs", "principal"), ("newton", "l-bfgs", "principal")
+WIDE = FEW[0], ("newton", "principal")  # a search by L-BFGS had not ended after 280 s
+MANY = ("l-bfgs",), ("l-bfgs",)
 SHAPES = {
     (500, 3000): FEW,
     (2000, 3200): FEW,
-    (1000, 60_000): FEW,
+    (1000, 60_000): WIDE,
     (5000, 400): MANY,
     (5000, 1600): MANY,
     (10_000, 3200): MANY,
     (50_000, 1600): MANY,
 }
 QUICK = {(200, 300): FEW, (600, 50): MANY}
+GAP_SHAPE = (2000, 300)
+THREADS = 2
+ONCE_OVER = 10.0  # seconds: longer fits are timed once, or all shapes would take an hour
 
 
 def features(n: int, d: int) -> tuple[np.ndarray, np.ndarray]:
@@ -59,21 +69,53 @@ def features(n: int, d: int) -> tuple[np.ndarray, np.ndarray]:
     return np.maximum(X + 1, 0), y
 
 
-def compare(shape: tuple[int, int], solvers: tuple[str, ...], device: Device, repeats: int) -> Any:
-    """Return the median seconds of a fit with each solver, for one C and for ``C="auto"``."""
+def compare(
+    shape: tuple[int, int], solvers: tuple[tuple[str, ...], ...], device: Device, repeats: int
+) -> dict[str, Any]:
+    """Return the seconds of fits with each solver, for one C and for ``C="auto"``."""
     X, y = features(*shape)
-    placed = device.put(X)
+    placed, others = device.put(X), Others()
+    models: dict[str, LinearSVC] = {}
 
     def fit(solver: str, C: float | str) -> None:
         where = "clusterica.linear._base._solver_kind"
         with patch(where, lambda rows, *, search: SOLVERS[solver]):
-            LinearSVC(C=C, random_state=0).fit(placed, y)
+            models[solver] = LinearSVC(C=C, random_state=0).fit(placed, y)
 
-    found = {"rows": shape[0], "features": shape[1], "classes": CLASSES}
-    for name, C in (("one C", 10 / len(X)), ("auto", "auto")):
-        jobs = {solver: partial(fit, solver, C) for solver in solvers}
-        seconds = take_turns(jobs, repeats, device)
-        found[name] = {solver: median(times) for solver, times in seconds.items()}
+    fits = []
+    for kind, C, tried in zip(("one C", "auto"), (10 / len(X), "auto"), solvers, strict=True):
+        chosen = _solver_kind(as_rows(placed), search=kind == "auto")
+        jobs = {solver: partial(fit, solver, C) for solver in tried}
+        for solver, seconds in take_turns(jobs, repeats, device, once_over=ONCE_OVER).items():
+            found = {
+                "C": kind,
+                "solver": solver,
+                "chosen": SOLVERS[solver] is chosen,
+                "converged": bool(models[solver].converged_),
+                "seconds": median(seconds),
+                "all_seconds": seconds,
+            }
+            fits.append(found)
+    return {"shape": shape, "classes": CLASSES, "share_of_others": others.share(), "fits": fits}
+
+
+def gaps() -> list[dict[str, float]]:
+    """Return how many times larger than ``gap_`` the distance to the minimum is, for several C."""
+    X, y = features(*GAP_SHAPE)
+    X = X.astype(np.float64)
+
+    def fit(solver: type, C: float, **settings: Any) -> LinearSVC:
+        with patch("clusterica.linear._base._solver_kind", lambda rows, *, search: solver):
+            return LinearSVC(C=C, **settings).fit(X, y)
+
+    found = []
+    for strength in (1, 10, 1000, 100_000):
+        C = strength / len(X)
+        model = fit(LBFGSSolver, C, max_iter=5000)
+        lowest = fit(NewtonSolver, C, tol=1e-13).objective_
+        factors = (model.objective_ - lowest) / model.objective_ / model.gap_
+        row = {"strength": strength, "factor": float(np.median(factors))}
+        found.append(row | {"largest": float(factors.max()), "converged": bool(model.converged_)})
     return found
 
 
@@ -82,16 +124,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--device", help="a torch device, such as cuda")
+    parser.add_argument("--shapes", type=int, nargs="*", help="which shapes, from 0")
     parser.add_argument("--quick", action="store_true", help="small shapes, for a try")
     parser.add_argument("--output")
     options = parser.parse_args()
     warnings.simplefilter("ignore", ConvergenceWarning)
+    device, machine = Device(options.device), describe()
     kind = "quick" if options.quick else "gpu" if options.device else "cpu"
     target = Path(options.output or RESULTS / f"linear-{kind}.json")
-    report: dict[str, Any] = {"machine": describe(), "repeats": options.repeats, "rows": []}
-    for shape, solvers in (QUICK if options.quick else SHAPES).items():
-        report["rows"].append(compare(shape, solvers, Device(options.device), options.repeats))
-        print(json.dumps(report["rows"][-1]), flush=True)
+    shapes = QUICK if options.quick else SHAPES
+    order = list(shapes)
+    known, found = stored(target).get("rows", []), gaps()
+    for shape in order if options.shapes is None else [order[i] for i in options.shapes]:
+        with config_context(threads=THREADS):
+            row = compare(shape, shapes[shape], device, options.repeats)
+        print(json.dumps(row), flush=True)
+        known = [r for r in known if tuple(r["shape"]) != shape] + [row]
+        known.sort(key=lambda r: order.index(tuple(r["shape"])))
+        report = {"machine": machine, "device": device.describe(), "threads": THREADS}
+        report |= {"repeats": options.repeats, "once_over": ONCE_OVER, "rows": known}
+        report |= {"gap_shape": GAP_SHAPE, "gaps": found}
         target.write_text(json.dumps(report, indent=1) + "\n")
 
 

@@ -1,4 +1,4 @@
-"""What a figure was measured on: the processor, the versions, the commit, and who else was at work."""
+"""What a figure was measured on: the processor, the versions, commit and day, and who else was at work."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import platform
 import subprocess
 import time
+from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -30,9 +31,10 @@ LIBRARIES = (
 
 
 def describe() -> dict[str, Any]:
-    """Return the machine and the versions, for a results file."""
+    """Return the machine, the versions, the commit and the day, for a results file."""
     return {
         "commit": commit(),
+        "date": datetime.now(UTC).date().isoformat(),
         "cpu": _cpu_name(),
         "cores": os.cpu_count(),
         "python": platform.python_version(),
@@ -48,12 +50,14 @@ def describe() -> dict[str, Any]:
 
 
 def stored(target: Path) -> dict[str, Any]:
-    """Return a results file, or nothing where it is of another machine, other versions or another commit.
+    """Return a report to which parts are added; an empty one if the file is of another machine or code.
 
-    These are stated once for a whole file, which a run of some of its parts therefore begins anew.
+    The machine, the libraries and the commit are stated once for all parts, and the day is that of the last.
     """
     report: dict[str, Any] = json.loads(target.read_text()) if target.exists() else {}
-    return report if report.get("machine") == describe() else {}
+    now = describe()
+    same = report.get("machine", {}) | {"date": now["date"]} == now
+    return report if same and now["commit"] and not now["commit"].endswith("-dirty") else {}
 
 
 class Others:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.tables import rst_table
+from benchmarks.rst import rst_table
 
 ROOT = Path(__file__).parent.parent
 RESULTS, PAGES, IMAGES = ROOT / "results", ROOT / "docs" / "results", ROOT / "docs" / "images"
@@ -101,15 +101,24 @@ def section(record: dict[str, Any]) -> list[str]:
             "C is that of ``LinearSVC`` before 0.1.0: now it is divided by the number of rows.",
             "",
         ]
-    for name in record["pictures"]:
-        source = RESULTS / name
-        if source.exists():
-            shutil.copyfile(source, IMAGES / name)
-            lines += [f".. image:: /images/{name}", f"   :alt: {record['title']}", ""]
+    for picture in record["pictures"]:
+        lines += figure(picture, record["title"])
     for check in record.get("checks", ()):
         verdict = "Holds" if check["holds"] else "Does not hold"
         lines.append(f"- {verdict}: {_text(check['claim'])} ({_text(check['found'])}).")
     return [*lines, "", provenance(record), ""]
+
+
+def figure(picture: dict[str, str] | str, title: str) -> list[str]:
+    """Return a picture with its caption; older files have its name alone."""
+    if isinstance(picture, str):
+        picture = {"file": picture, "caption": "", "alt": title}
+    name = picture["file"]
+    if not (RESULTS / name).exists():
+        return []
+    shutil.copyfile(RESULTS / name, IMAGES / name)
+    caption = [f"   {_text(picture['caption'])}", ""] if picture["caption"] else []
+    return [f".. figure:: /images/{name}", f"   :alt: {picture['alt']}", "", *caption]
 
 
 def provenance(record: dict[str, Any]) -> str:

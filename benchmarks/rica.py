@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import time
 import warnings
 from collections.abc import Callable
@@ -66,6 +67,14 @@ class Device:
 
         return torch.asarray(X, device=self.name)
 
+    def describe(self) -> str:
+        """Return the name of the GPU, or "cpu"."""
+        if self.name is None:
+            return "cpu"
+        import torch
+
+        return str(torch.cuda.get_device_name(self.name))
+
     def wait(self) -> None:
         """Return when all work is done."""
         if self.name is not None:
@@ -74,17 +83,26 @@ class Device:
             torch.cuda.synchronize()
 
 
-def take_turns(jobs: dict[str, Job], repeats: int, device: Device) -> dict[str, list[float]]:
-    """Return the seconds of every job: one run of each to warm up, then all in turns."""
+def take_turns(
+    jobs: dict[str, Job], repeats: int, device: Device, *, once_over: float = math.inf
+) -> dict[str, list[float]]:
+    """Return the seconds of every job: one run of each to warm up, then all in turns.
+
+    A job that takes longer than `once_over` to warm up is not run again: that time is all it has.
+    """
     seconds: dict[str, list[float]] = {name: [] for name in jobs}
+    slow = set()
     for turn in range(-1, repeats):
-        for name, job in jobs.items():
+        for name in [name for name in jobs if name not in slow]:
             device.wait()
             start = time.perf_counter()
-            job()
+            jobs[name]()
             device.wait()
-            if turn >= 0:
-                seconds[name].append(time.perf_counter() - start)
+            elapsed = time.perf_counter() - start
+            if turn < 0 and elapsed > once_over:
+                slow.add(name)
+            if turn >= 0 or name in slow:
+                seconds[name].append(elapsed)
     return seconds
 
 
@@ -260,11 +278,8 @@ def main() -> None:
     device = Device(options.device)
     kind = "quick" if options.quick else "gpu" if options.device else "cpu"
     target = Path(options.output or RESULTS / f"rica-{kind}.json")
-    report = stored(target) | {
-        "machine": describe(),
-        "device": _name(device),
-        "repeats": options.repeats,
-    }
+    report = stored(target)
+    report |= {"machine": describe(), "device": device.describe(), "repeats": options.repeats}
     for part in options.parts:
         if part == "peers" and options.device:
             continue
@@ -279,14 +294,6 @@ def main() -> None:
         }[part]()
         print(part, json.dumps(report[part], indent=1), flush=True)
         target.write_text(json.dumps(report, indent=1) + "\n")
-
-
-def _name(device: Device) -> str:
-    if device.name is None:
-        return "cpu"
-    import torch
-
-    return torch.cuda.get_device_name(device.name)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from benchmarks.machine import commit
-from benchmarks.tables import ROOT, rst_table
+from benchmarks.rst import rst_table
+from benchmarks.tables import ROOT
 
 RESULTS = ROOT / "benchmarks" / "results" / "trust.json"
 FUZZ = RESULTS.with_name("fuzz.json")

@@ -21,6 +21,7 @@ from clusterica.arrays import (
     to_host,
     working_memory,
 )
+from clusterica.arrays._place import Config
 from clusterica.cluster import KMeans
 from clusterica.linear import LinearSVC
 from clusterica.preprocessing import Whitener
@@ -226,6 +227,48 @@ def test_blocks_sent_from_two_buffers_arrive_as_they_were(fake_cuda, dtype):
         np.testing.assert_array_equal(found.numpy(), block)
     # The third block waits for the buffer of the first, and the fourth for that of the second.
     assert FakeEvent.waits == 2
+
+
+def test_a_block_waits_for_the_work_on_the_one_before_the_last(fake_cuda, monkeypatch):
+    """A host that runs ahead of its device must not fill the memory of the device with blocks."""
+    worked, waited, known = [], [0], []
+    compute = MagicMock()
+    empty_like = fake_cuda.empty_like
+
+    class Event(FakeEvent):
+        def record(self, stream):
+            self.n_works = len(worked) if stream is compute else 0
+
+        def synchronize(self):
+            waited.append(self.n_works)
+
+    def sent(staged, **settings):
+        known.append(max(waited))
+        return empty_like(staged, **settings)
+
+    monkeypatch.setattr(fake_cuda.cuda, "current_stream", lambda device: compute)
+    monkeypatch.setattr(fake_cuda.cuda, "Event", Event)
+    monkeypatch.setattr(fake_cuda, "empty_like", sent)
+    rows = as_rows(draw(50))
+    rows.place = Place(fake_cuda.empty(0))
+    monkeypatch.setattr(_stream, "_is_cuda", lambda values: True)
+    for _, _, load in _stream.streamed(rows, 10):
+        worked.append(load())
+    # When a block gets memory on the device, the work on all but the last one before it has ended.
+    assert known == [0, 0, 1, 2, 3]
+    np.testing.assert_array_equal(np.concatenate([block.numpy() for block in worked]), rows._X)
+
+
+def test_memory_that_torch_keeps_for_later_counts_as_free(fake_cuda, monkeypatch):
+    monkeypatch.setattr("clusterica.arrays._place._default", Config())
+    rows = as_rows(draw())  # 48 kB
+    rows.place = Place(fake_cuda.empty(0))
+    monkeypatch.setattr(_stream, "_is_cuda", lambda values: True)
+    monkeypatch.setattr(fake_cuda.cuda, "mem_get_info", lambda device: (50_000, 200_000))
+    monkeypatch.setattr(fake_cuda.cuda, "memory_allocated", lambda device: 90_000)
+    for reserved, fit in ((150_000, True), (90_000, False)):
+        monkeypatch.setattr(fake_cuda.cuda, "memory_reserved", lambda device, n=reserved: n)
+        assert _stream.fits(rows) is fit
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int32", "bool"])

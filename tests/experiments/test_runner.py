@@ -78,12 +78,15 @@ def test_files(toy, tmp_path):
         "rows": [["sum", 3.0]],
         "checks": [{"claim": "1 < 2", "holds": True, "found": "1 and 2"}],
         "note": "",
-        "pictures": ["T0-toy.png", "T0-toy-more.png"],
+        "pictures": [
+            {"file": "T0-toy.png", "caption": "first", "alt": "nothing"},
+            {"file": "T0-toy-more.png", "caption": "second", "alt": "nothing"},
+        ],
         "parts": {},
     }
     for path in outcome.picture_paths:
         assert path.read_bytes().startswith(b"\x89PNG")
-    assert [path.name for path in outcome.picture_paths] == record["pictures"]
+    assert [p.name for p in outcome.picture_paths] == [p["file"] for p in record["pictures"]]
 
 
 def test_commit_is_that_of_the_checkout():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, replace
 from numbers import Integral
@@ -340,6 +340,11 @@ class Place:
         return self.is_numpy or is_cpu_tensor(self.like)
 
     @property
+    def on_cuda(self) -> bool:
+        """Whether arrays here are tensors of a CUDA device."""
+        return bool(array_api_compat.is_torch_array(self.like) and self.like.device.type == "cuda")
+
+    @property
     def name(self) -> str:
         """``"cpu"`` for host memory, else the name of the device."""
         return "cpu" if self.on_host else str(device_of(self.like))
@@ -348,14 +353,22 @@ class Place:
     def memory(self) -> int:
         """Bytes that the blocks in flight may take; a GPU with memory to spare gets more."""
         config = active_config()
-        on_cuda = array_api_compat.is_torch_array(self.like) and self.like.device.type == "cuda"
-        if config.memory_is_set or not on_cuda:
+        if config.memory_is_set or not self.on_cuda:
             return config.memory
         import torch
 
         # A sixteenth leaves room for the data itself and the results.
         total: int = torch.cuda.get_device_properties(self.like.device).total_memory
         return max(config.memory, total // 16)
+
+    def current(self) -> AbstractContextManager[Any]:
+        """Return a context in which this CUDA device is the current one: Triton launches kernels there."""
+        if not self.on_cuda:
+            return nullcontext()
+        import torch
+
+        device: AbstractContextManager[Any] = torch.cuda.device(self.like.device)
+        return device
 
     def put(self, values: Array) -> Array:
         """Bring an array here; one that is here already is returned as it is."""

@@ -58,8 +58,10 @@ def most_rows(rows: Rows) -> int:
 def streamed(rows: Rows, size: int) -> Generator[Block, None, None]:
     """Yield blocks on the device of the rows, each sent while the one before is worked on."""
     sender = Sender(rows.place)
+    # The event is made when the block is asked for: after the work on the one before the last was launched.
     return _one_ahead(
-        (start, stop, partial(sender.send, load)) for start, stop, load in rows.source_blocks(size)
+        (start, stop, partial(sender.send, load, sender.work_so_far()))
+        for start, stop, load in rows.source_blocks(size)
     )
 
 
@@ -72,6 +74,8 @@ def fits(rows: Rows) -> bool:
         import torch
 
         room = torch.cuda.mem_get_info(like.device)[0]
+        # What torch keeps for tensors to come is free, too: without it the second of two fits may not fit.
+        room += torch.cuda.memory_reserved(like.device) - torch.cuda.memory_allocated(like.device)
     return rows.n_rows * rows.n_features * rows.dtype.itemsize <= room // 2
 
 
@@ -155,8 +159,18 @@ class Sender:
 
             self._stream, self._buffers = torch.cuda.Stream(place.like.device), _Pinned()
 
-    def send(self, load: Callable[[], Array]) -> Any:
-        """Load a block on the host and send it."""
+    def work_so_far(self) -> Any:
+        """Return an event that passes when the device has done what it was asked for up to now, or None."""
+        if not self._pinned:
+            return None
+        import torch
+
+        event = torch.cuda.Event()
+        event.record(torch.cuda.current_stream(self._place.like.device))
+        return event
+
+    def send(self, load: Callable[[], Array], work: Any = None) -> Any:
+        """Load a block on the host and send it, once the event `work` has passed."""
         block = load()
         # The array API has no sparse arrays: a block at a time becomes dense.
         block = block.toarray() if sp.issparse(block) else block
@@ -169,6 +183,9 @@ class Sender:
         raw = (ctypes.c_byte * block.nbytes).from_address(block.ctypes.data)
         # By all threads of torch: one thread would be slower than the link.
         staged.copy_(torch.frombuffer(raw, dtype=torch.uint8))
+        # A host that runs ahead of a device that is slower than the link would fill its memory with blocks.
+        if work is not None:
+            work.synchronize()
         with torch.cuda.stream(self._stream):
             sent = torch.empty_like(staged, device=self._place.like.device)
             sent.copy_(staged, non_blocking=True)

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import array_api_compat
 import numpy as np
 
-from clusterica.arrays._place import Place, active_config
+from clusterica.arrays._place import Place, active_config, working_dtype
 
 Op = TypeVar("Op", bound=Callable[..., Any])
 
@@ -84,7 +84,7 @@ def describe_kernels(X: Any) -> str:
     Parameters
     ----------
     X : array or tensor
-        Its device counts, not its values.
+        Its device and dtype count, not its values.
 
     Returns
     -------
@@ -98,9 +98,10 @@ def describe_kernels(X: Any) -> str:
     >>> clusterica.describe_kernels(np.zeros((2, 3)))
     'plain array operations: gpu_kernels is None'
     """
-    why = why_no_kernels(X)
-    if why is None and str(X.dtype).rsplit(".", maxsplit=1)[-1] == "float64":
-        why = "kernels take no float64"
+    # Where they are worked on: host arrays on the device of the configuration, if it names one.
+    why = why_no_kernels(Place.of_work(Place(X)).like)
+    if why is None and working_dtype(X.dtype) != np.float32:
+        why = f"kernels take float32, and {X.dtype} is computed in float64"
     if why is not None:
         return f"plain array operations: {why}"
     return f"Triton kernels, products in {active_config().precision}"

@@ -313,7 +313,7 @@ def _results(
         # The block is loaded here, in the worker thread: reading a file or copying runs in parallel too.
         block = load()
         # Overflow shows in the result, where it is an error that names the remedy.
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"), rows.place.current():
             result = fn(block, *params, *values)
         _check_finite(result[0], start, marked=marked)
         return start, stop, result

@@ -38,6 +38,22 @@ def rises(numbers: Sequence[float]) -> bool:
     return falls([-number for number in numbers])
 
 
+def reaches(accuracy: float, figure: float) -> bool:
+    """Return whether an accuracy, rounded as it is printed, is at least the paper's.
+
+    Parameters
+    ----------
+    accuracy, figure : float
+        Ours and the paper's in percent. Ours is rounded to one decimal, or to two where the paper has two.
+
+    Returns
+    -------
+    bool
+    """
+    decimals = max(1, len(f"{figure:g}".partition(".")[2]))
+    return round(accuracy, decimals) >= figure
+
+
 def reached(claim: str, figure: float, ours: Mapping[str, float]) -> Check:
     """Check whether a row of a table reaches an accuracy of the paper, and name the first that does.
 
@@ -54,7 +70,9 @@ def reached(claim: str, figure: float, ours: Mapping[str, float]) -> Check:
     -------
     Check
     """
-    rows = [f"“{name}” {accuracy:.1f}" for name, accuracy in ours.items() if accuracy >= figure]
+    rows = [
+        f"“{name}” {accuracy:.1f}" for name, accuracy in ours.items() if reaches(accuracy, figure)
+    ]
     best = max(ours, key=lambda name: ours[name])
     found = f"first by {rows[0]}" if rows else f"the best row is “{best}” with {ours[best]:.1f}"
     return Check(f"{claim}: {figure:g} % is reached", bool(rows), found)

@@ -133,7 +133,10 @@ def run(
         "rows": [list(row) for row in result.rows],
         "checks": [check._asdict() for check in result.checks],
         "note": result.note,
-        "pictures": [path.name for path in pictures],
+        "pictures": [
+            {"file": path.name, "caption": picture.caption, "alt": picture.alt}
+            for path, picture in zip(pictures, result.pictures, strict=True)
+        ],
         "parts": parts,
     }
     json_path = folder / f"{chosen.name}.json"

@@ -366,7 +366,8 @@ def encode_images(
             top, left, down, across = shape.box(r, height, width)
             inside = pixels[:, top : top + down, left : left + across, :]
             cells = grid_cells(shape.places(down, across), shape.grids)
-            values, n = coder.features(inside, cells, band)
+            with images.place.current():
+                values, n = coder.features(inside, cells, band)
             failed += n
             where = slice(block.start, block.stop), slice(int(ends[r]), int(ends[r + 1]))
             if inbox is None:

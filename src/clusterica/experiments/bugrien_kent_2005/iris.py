@@ -21,10 +21,8 @@ from clusterica.ica import KurtosisPursuit
 
 CONTRASTS = ("kurtosis", "logcosh", "exp", "negentropy")
 OBJECTIVES = {"min": "sub-ICA", "max": "super-ICA", "abs": "standard ICA"}
-NAMES = ("setosa", "versicolor", "virginica")
-OUTLIER = (
-    "· outlier"  # comes after the species in the order of the alphabet, and so keeps their colors
-)
+NAMES = ("I. setosa", "I. versicolor", "I. virginica")
+OUTLIER = "outlier"  # comes after the species in the order of characters, and so keeps their colors
 SCALE = 0.1
 N_OUTLIERS, DISTANCE = 6, 4.0
 NOTE = (
@@ -33,8 +31,7 @@ NOTE = (
     "than Gaussian rows of this number and dimension have in their best direction. Outliers are not in the "
     f"paper: {N_OUTLIERS} rows {DISTANCE:g} standard deviations from the mean in random directions, drawn "
     "anew each time (kurtosis and starts are medians over draws), and one row at this distance along the "
-    "direction that the contrast finds without it. Farther away they spoil the whitening, and then every "
-    "contrast. negentropy has the directions of exp."
+    "direction that the contrast finds without it. negentropy has the directions of exp."
 )
 
 

@@ -296,7 +296,7 @@ def _rows(
 
 def _picture(curves: Curves, needed: dict[str, dict[int, float | None]]) -> Picture:
     """Draw the share found over the examples, and the examples needed over the dimension."""
-    figure, panels = side_by_side(3, width=11.4, height=4.0)
+    figure, panels = side_by_side(3, width=11.4, height=4.3)
     shades = np.linspace(0.25, 1.0, len(curves))
     tried = [point.n_samples for c in curves.values() for one in c.values() for point in one]
     ends = (0.8 * min(tried), 1.25 * max(tried))
@@ -312,15 +312,22 @@ def _picture(curves: Curves, needed: dict[str, dict[int, float | None]]) -> Pict
                 ax.plot(counts, share, styles[name], color=_blue(shade), markersize=4, label=label)
         ax.set(xscale="log", xlabel="examples", xlim=ends, ylim=(-4, 104))
         ax.set_ylabel("atoms found (%)")
-        ax.legend(title="dimensions", fontsize=8, title_fontsize=8)
         ax.grid(alpha=0.25)
     panels[0].set_title("K-means (dashed: orthogonal start)")
     panels[1].set_title("Sparse coding")
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(
+        handles,
+        [f"d = {d}" for d in labels],
+        fontsize=8,
+        ncols=len(labels),
+        loc="outside lower center",
+    )
     _draw_needed(panels[2], needed)
     return Picture(
         figure,
         caption="Left and middle: share of the atoms found over the number of examples, for images of "
-        "more and more pixels. Right: examples at which half are found over the dimension.",
+        "d pixels. Right: examples at which half are found over the dimension.",
         alt="Two panels with curves of the share found over the examples, one for every dimension; "
         "a third with the examples needed over the dimensions on logarithmic axes.",
     )

@@ -1,7 +1,7 @@
 """Coates & Ng 2012, figure 2: on heavy-tailed sources s, x = A s, spherical K-means finds the columns of A.
 
 With no tails to find, on Gaussian rows, the same learner ends anywhere. The other learner here is
-that of Vinnikov & Shalev-Shwartz 2014, figure 1: four cosine centroids end on both halves of each axis.
+that of Vinnikov & Shalev-Shwartz 2014, theorem 3: four cosine centroids end on both halves of each axis.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from clusterica.experiments._result import Check, Picture, Result
 
 NOTE = (
     "Median and worst over the draws of an angle: the largest from a source's axis to the centroid "
-    "nearest to it, so that an axis without a centroid counts. The axes are turned at random in "
-    "every draw. The papers print pictures here; the Gaussian rows are our control: there any "
-    "angle up to 45° may come out."
+    "nearest to it, so that an axis without a centroid counts. The axes are turned at random in every "
+    "draw. Coates & Ng print a picture here, Vinnikov & Shalev-Shwartz a proof for cosine K-means with "
+    "four centroids, the two of CosineKMeans(2) with both signs; the Gaussian rows are our control: "
+    "there any angle up to 45° may come out."
 )
 NEAR = 3.0  # degrees up to which a centroid lies on an axis
 
@@ -50,7 +51,7 @@ CASES = (
         "cosine_laplace",
         "CosineKMeans",
         "Laplace",
-        "centroids lie on the axes (Vinnikov & Shalev-Shwartz, fig. 1)",
+        "with k = 2d they converge to the axes (Vinnikov & Shalev-Shwartz, theorem 3)",
         2,
     ),
     Case("spherical_gaussian", "GainShapeKMeans", "Gaussian", "not in the papers", 2),
@@ -73,7 +74,7 @@ class Draw(NamedTuple):
 @experiment(
     "P1-fig2",
     title="Centroids seek the tails of heavy-tailed data",
-    paper="Coates & Ng 2012, figure 2; Vinnikov & Shalev-Shwartz 2014, figure 1",
+    paper="Coates & Ng 2012, figure 2; Vinnikov & Shalev-Shwartz 2014, theorem 3",
     claim="On two independent heavy-tailed variables, two centroids of spherical K-means point in "
     "the directions of the tails, as the basis of ICA does.",
     minutes=0.1,

@@ -1,7 +1,8 @@
 """Coates & Ng 2012, figure 4: responses dᵀ y of white patches y to four kinds of filters; 64-by-64 patches.
 
 Sparse responses have a large kurtosis, E[r⁴] / E[r²]² - 3. Of a cluster with gains s_i = dᵀ y_i, the
-effective number of patches is (Σ s_i²)² / Σ s_i⁴, which is 1 where one patch makes the centroid.
+effective number of patches is (Σ s_i²)² / Σ s_i⁴, which is 1 where one patch makes the centroid. A centroid
+is noise where it spreads over pixels and frequencies at once, at least half as much as random filters.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ import numpy as np
 
 from clusterica.arrays import to_host
 from clusterica.cluster import GainShapeKMeans
+from clusterica.experiments._checks import falls
 from clusterica.experiments._context import Context
+from clusterica.experiments._measures import NOISY, spread
 from clusterica.experiments._panels import side_by_side
 from clusterica.experiments._patches import PatchSource
 from clusterica.experiments._registry import experiment
@@ -42,7 +45,9 @@ NOTE = (
     "histograms of one filter each. It is 0 for a Gaussian law; patches that differ in contrast give "
     "more than that for any filter. A cluster is near-empty with under 10 % of the mean number of patches, "
     "and a single patch in effect with (Σ s²)² / Σ s⁴ < 2, where s are the gains of its patches: the "
-    "centroid is then that patch. The patches come from {data}; filters are learned from {n_patches:,} of "
+    "centroid is then that patch. It is noise where it spreads over many pixels and many frequencies at "
+    "once: the product of both shares, each (Σ E)² / (n Σ E²) of n energies E, is at least half that of "
+    "random filters. The patches come from {data}; filters are learned from {n_patches:,} of "
     "them, those of sparse coding from {n_coding:,}, and clusters of each size from {n_of_each_size:,} in "
     "{max_iter} iterations, whitened by the covariance of the first {n_whitening:,}. The paper had 500,000."
 )
@@ -59,6 +64,8 @@ class Crowd(NamedTuple):
     """Share of clusters."""
     effective: float
     """Median number of patches, by their gains."""
+    noisy: float
+    """Share of centroids that are noise."""
 
 
 @experiment(
@@ -66,7 +73,8 @@ class Crowd(NamedTuple):
     title="Sparse responses of centroids, and patches that are too large",
     paper="Coates & Ng 2012, figure 4",
     claim="As filters, centroids have responses as sparse as those of sparse coding, and much sparser than "
-    "those of patches and random filters. On 64-by-64 patches most clusters are a single patch.",
+    "those of patches and random filters. On 64-by-64 patches K-means becomes difficult to apply: it "
+    "captures a few edges, and most clusters are a single patch.",
     options=("data", "device"),
     needs="BSDS500",
     minutes=12,
@@ -95,6 +103,7 @@ def run(ctx: Context) -> Result:
         "n_whitening": ctx.choose(full=min(many, 50_000), quick=2_000),
         "near_empty_under": NEAR_EMPTY,
         "single_under": SINGLE,
+        "noisy_above_random": NOISY,
     }
     filters, responses = _filters(ctx, source, settings)
     kurtosis = {kind: excess_kurtosis(r) for kind, r in responses.items()}
@@ -112,6 +121,7 @@ def run(ctx: Context) -> Result:
                     "near_empty": c.near_empty,
                     "single_in_effect": c.single,
                     "median_effective_patches": c.effective,
+                    "noise": c.noisy,
                 }
                 for c in crowds
             },
@@ -157,7 +167,7 @@ def response_checks(kurtosis: dict[str, float]) -> list[Check]:
 
 
 def crowd_checks(crowds: Sequence[Crowd]) -> list[Check]:
-    """Ask whether clusters of the largest patches are single patches or near-empty.
+    """Ask whether clusters of the largest patches are single patches or near-empty, and centroids noise.
 
     Parameters
     ----------
@@ -181,6 +191,18 @@ def crowd_checks(crowds: Sequence[Crowd]) -> list[Check]:
             "as with 16-by-16 patches",
             large.near_empty > 0 and large.near_empty >= FAR_MORE * usual.near_empty,
             f"{large.near_empty:.1%} against {usual.near_empty:.1%}",
+        ),
+        Check(
+            f"on {size} patches K-means captures a few edges only: some centroids are clear and most are "
+            "noise, with 16-by-16 patches most are clear",
+            0.5 < large.noisy < 1 and usual.noisy < 0.5,
+            f"{large.noisy:.0%} are noise, with 16-by-16 patches {usual.noisy:.0%}",
+        ),
+        Check(
+            "K-means becomes difficult to apply as patches grow: fewer patches in effect stand behind a "
+            "centroid with every size, in the median",
+            falls([crowd.effective for crowd in crowds]),
+            ", ".join(f"{c.effective:.0f} with {c.size}-by-{c.size} patches" for c in crowds),
         ),
     ]
 
@@ -265,12 +287,15 @@ def _crowd(ctx: Context, source: PatchSource, size: int, settings: dict[str, Any
     labels, n_patches = to_host(kmeans.labels_), to_host(kmeans.counts_)
     second, fourth = (np.bincount(labels, gains**p, minlength=k) for p in (2, 4))
     effective = np.divide(second**2, fourth, out=np.zeros(k), where=fourth > 0)
+    centers = to_host(kmeans.cluster_centers_)
+    random = rng.standard_normal(centers.shape)
     return Crowd(
         size,
-        to_host(kmeans.cluster_centers_),
+        centers,
         float((n_patches < NEAR_EMPTY * len(labels) / k).mean()),
         float((effective < SINGLE).mean()),
         float(np.median(effective)),
+        float((spread(centers) >= NOISY * np.median(spread(random))).mean()),
     )
 
 
@@ -293,13 +318,17 @@ def _rows(kurtosis: dict[str, np.ndarray], crowds: Sequence[Crowd]) -> list[tupl
     ]
     largest = crowds[-1].size
     for crowd in crowds:
-        said = "most are “a single patch”; “empty or singletons”" if crowd.size == largest else ""
+        said = (
+            "“a few edges”, most are “a single patch”; “empty or singletons”"
+            if crowd.size == largest
+            else ""
+        )
         rows.append(
             (
                 f"Clusters of {crowd.size}-by-{crowd.size} patches",
                 said,
                 f"{crowd.single:.0%} a single patch in effect (median {crowd.effective:.1f}), "
-                f"{crowd.near_empty:.0%} near-empty",
+                f"{crowd.near_empty:.0%} near-empty, {crowd.noisy:.0%} noise",
             )
         )
     return rows

@@ -18,10 +18,11 @@ SHOWN = 5  # groups in the picture
 ALIKE = 1.2  # times the likeness of random pairs, from which members of a group are much more alike
 NOTE = (
     "The network is that of the paper's example in section 5.1, smaller: filters of {patch} by {patch} "
-    "pixels, applied with a step of 4 to pictures of {size} by {size} pixels, and summed over four places; "
-    "{filters} filters where the example has 10,000. An input is a filter with one sign of its response. The "
-    "paper prints a picture and no numbers; the likeness of two filters is the cosine of their amplitude "
-    "spectra, which have the same orientation and frequency wherever the edge is."
+    "pixels, applied with a step of 4 to pictures of {size} by {size} pixels, and summed over four "
+    "places; {filters} filters where the example has 10,000, and groups of {group} inputs where the "
+    "paper suggests 100 or 200. An input is a filter with one sign of its response. The paper prints a "
+    "picture and no numbers; the likeness of two filters is the cosine of their amplitude spectra, which "
+    "have the same orientation and frequency wherever the edge is."
 )
 
 
@@ -71,14 +72,16 @@ def run(ctx: Context) -> Result:
         values={
             "likeness": {"groups": found.alike, "random": found.alike_random},
             "dependency": float(strongest),
+            "dependency_of_groups": [float(values[1:].mean()) for values in found.dependency],
             "n_groups": len(found.groups),
         },
         settings=settings,
-        pictures=(_picture(found, settings),),
+        pictures=(_picture(found),),
         note=NOTE.format(
             patch=settings["patch_size"],
             size=settings["image_size"],
             filters=settings["n_filters"],
+            group=settings["group_size"],
         ),
         checks=checks(found.alike, found.alike_random),
     )
@@ -139,17 +142,18 @@ def _likeness(spectra: np.ndarray, groups: list[np.ndarray]) -> float:
     return float(np.mean([(spectra[g[1:]] @ spectra[g[0]]).mean() for g in groups]))
 
 
-def _picture(found: Groups, settings: dict[str, Any]) -> Picture:
+def _picture(found: Groups) -> Picture:
     """Draw the groups that depend most on their seeds, the seed of each first."""
-    order = np.argsort([-values[1:].mean() for values in found.dependency])[:SHOWN]
+    means = np.array([values[1:].mean() for values in found.dependency])
+    order = np.argsort(-means)[:SHOWN]
     figure, panels = side_by_side(len(order), width=9.6, height=2.4)
     for panel, index in zip(panels, order, strict=True):
-        group, values = found.groups[index], found.dependency[index]
-        title = f"mean {values[1:].mean():.2f}"
-        FiltersDisplay(found.filters[group]).plot(ax=panel, title=title)
+        title = f"mean {means[index]:.2f}"
+        FiltersDisplay(found.filters[found.groups[index]]).plot(ax=panel, title=title)
     return Picture(
         figure,
-        caption="First-layer filters of five groups, the seed of each at its top left; the titles are mean "
-        "energy correlations with the seed.",
-        alt="Five grids of small grey tiles; the edges of one grid have similar orientations.",
+        caption=f"First-layer filters of the {len(order)} groups, of {len(means)}, with the largest mean "
+        "energy correlation with their seed, which is at the top left. The titles give it; over all "
+        f"groups the mean is {means.mean():.2f}.",
+        alt=f"{len(order)} grids of small grey tiles, the filters of a group each.",
     )

@@ -23,17 +23,20 @@ from clusterica.experiments._result import Check, Picture, Result
 from clusterica.metrics import recovery_distance
 
 NOTE = (
-    "Median distance over the draws, and below it the 10 % and 90 % quantiles. The paper prints one "
-    "draw of K-means and one of cosine K-means for Laplace sources, and says “similar results” of "
-    "the others, Cauchy included. All learners have 2d centroids and the orthogonal start. "
-    "“Directions” is spherical K-means without a sign, on rows scaled to unit length. Uniform and "
-    "Gaussian sources are our controls: there is nothing on the axes to find. Sources with t(3) have "
-    "no fourth moment and Cauchy sources not even a mean, so that squared errors, which K-means sums, are a "
-    "matter of a few far rows; the cosine rule is linear in the rows."
+    "Median distance over the draws, and below it the 10 % and 90 % quantiles. The paper prints one draw "
+    "of K-means and one of cosine K-means for Laplace sources, and says “similar results” of the others, "
+    "Cauchy included; it does not name the degrees of freedom of Student's t, 5 and 3 are ours, nor from "
+    "which ratio on results are similar, 2 is ours. All learners have 2d centroids and the orthogonal "
+    "start. “Directions” is spherical K-means without a sign, on rows scaled to unit length. Uniform and "
+    "Gaussian sources are our controls: there is nothing on the axes to find. Random rotations of the "
+    "axes have a median distance over as many draws of {chance} or more, but for one case in 1000. "
+    "Sources with t(3) have no fourth moment and Cauchy sources not even a mean, so that squared errors, "
+    "which K-means sums, are a matter of a few far rows; the cosine rule is linear in the rows."
 )
 SIMILAR = "similar"
 FACTOR = 2  # up to which the median distance counts as similar to that of Laplace sources
-FAR = 0.4  # median distance from which the axes count as not found
+ROTATIONS = 1000  # random ones, whose distances from the axes are those of chance
+RARE = 0.001  # share of the medians of random rotations below which a median is not one of chance
 
 
 class Law(NamedTuple):
@@ -133,6 +136,9 @@ def run(ctx: Context) -> Result:
         values[law][f"d{d}_m{m}"] = _distances(
             law, d, m, n_draws=settings["n_draws"], seed=ctx.seed
         )
+    chance = {
+        f"d{d}": _chance(d, settings["n_draws"], seed=ctx.seed) for d in settings["n_features"]
+    }
     labels = [learner.label for learner in LEARNERS.values()]
     return Result(
         columns=("Sources", "Paper", *labels),
@@ -144,21 +150,23 @@ def run(ctx: Context) -> Result:
             )
             for law, d, m in cells
         ],
-        values=values,
+        values={**values, "random_rotations": chance},
         settings=settings,
         pictures=(_picture(values, settings),),
-        note=NOTE,
-        checks=checks(values),
+        note=NOTE.format(chance=", ".join(f"{low:.2f} ({d})" for d, low in chance.items())),
+        checks=checks(values, chance),
     )
 
 
-def checks(values: dict[str, Any]) -> list[Check]:
+def checks(values: dict[str, Any], chance: dict[str, float]) -> list[Check]:
     """Compare the laws that the paper names with Laplace, for both of its learners; then the controls.
 
     Parameters
     ----------
     values : dict
         Distances by law, cell and learner; a cell is named like ``d10_m100000``.
+    chance : dict of str to float
+        The least median distance that random rotations have but for rare cases, by dimension (``d10``).
 
     Returns
     -------
@@ -175,7 +183,7 @@ def checks(values: dict[str, Any]) -> list[Check]:
     return [
         *(_similar(LAWS[law].label, medians[law], medians["laplace"]) for law in named),
         *_convergence({law: medians[law] for law in ("laplace", *named)}),
-        _controls({law: medians[law] for law in ("uniform", "gaussian")}),
+        _controls({law: medians[law] for law in ("uniform", "gaussian")}, chance),
     ]
 
 
@@ -193,7 +201,7 @@ def _similar(label: str, found: Medians, laplace: Medians) -> Check:
         f"distance at most {FACTOR} times theirs in every cell",
         all(ratio <= FACTOR for ratio, _ in worst.values()),
         ", ".join(
-            f"{LEARNERS[name].label} at most {ratio:.2g} times ({cell})"
+            f"{LEARNERS[name].label} at most {ratio:.3g} times ({cell})"
             for name, (ratio, cell) in worst.items()
         ),
     )
@@ -222,20 +230,35 @@ def _convergence(medians: dict[str, Medians]) -> list[Check]:
     ]
 
 
-def _controls(medians: dict[str, Medians]) -> Check:
+def _controls(medians: dict[str, Medians], chance: dict[str, float]) -> Check:
     """Ask whether the axes are not found where the law has no positive excess kurtosis."""
-    distance, law, name, cell = min(
-        (distance, law, name, cell)
+    cases = [
+        (
+            distance,
+            chance[cell.partition("_")[0]],
+            f"{LEARNERS[name].label} on {law} sources ({cell})",
+        )
         for law, found in medians.items()
         for name in PAPERS
         for cell, distance in found[name].items()
-    )
+    ]
+    distance, low, where = min(cases, key=lambda case: case[0] / case[1])
     return Check(
-        "positive excess kurtosis is needed (our controls): on uniform and Gaussian sources the median "
-        f"distance of K-means and cosine K-means is at least {FAR:g} in every cell",
-        distance >= FAR,
-        f"smallest {distance:.2g}, {LEARNERS[name].label} on {law} sources ({cell})",
+        "positive excess kurtosis is needed (our controls): on uniform and Gaussian sources K-means and "
+        "cosine K-means come no nearer to the axes than random rotations do by chance, in every cell",
+        all(distance >= low for distance, low, _ in cases),
+        f"the nearest, {where}, has a median of {distance:.2g}; random rotations have {low:.2g} or more but "
+        f"for {RARE:.1%} of the cases",
     )
+
+
+def _chance(d: int, n_draws: int, *, seed: int) -> float:
+    """Return the median distance of random rotations over the draws, low enough that few are below it."""
+    rng = np.random.default_rng([seed, d])
+    turned = np.linalg.qr(rng.standard_normal((ROTATIONS, d, d))).Q
+    distances = [recovery_distance(np.concatenate([Q, -Q]), np.eye(d)) for Q in turned]
+    medians = np.median(rng.choice(distances, (round(10 / RARE), n_draws)), axis=1)
+    return float(np.quantile(medians, RARE))
 
 
 def _distances(law: str, d: int, m: int, *, n_draws: int, seed: int) -> dict[str, list[float]]:

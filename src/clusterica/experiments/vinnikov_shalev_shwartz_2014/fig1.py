@@ -191,7 +191,7 @@ def _picture(values: dict[str, Any], sizes: list[int], shown: Fit) -> Picture:
             label=f"{learner.label}, the paper",
         )
     right.set(xscale="log", yscale="log", xlabel="rows", ylabel="distance from the axes")
-    right.set_title("The axes are reached as rows grow")
+    right.set_title("Distance over the number of rows")
     right.grid(alpha=0.25)
     right.legend(fontsize=8)
     return Picture(
@@ -199,6 +199,6 @@ def _picture(values: dict[str, Any], sizes: list[int], shown: Fit) -> Picture:
         caption=f"Left: rows of two Laplace sources and the centroids of K-means as arrows "
         f"(distance {shown.distance:.4f}). Right: median distance over the draws with its 10–90 % band, "
         "and the single draws that the paper prints.",
-        alt="A star-shaped cloud of points with four red arrows along the axes; beside it two "
-        "falling lines of distance over the number of rows, with crosses near them.",
+        alt="A star-shaped cloud of points with four red arrows; beside it two lines of distance over the "
+        "number of rows, and crosses for the paper's figures.",
     )

@@ -1,0 +1,1 @@
+"""The sections of ``docs/benchmarks.rst``, each from one results file."""
