@@ -109,6 +109,7 @@ class Context:
         settings: Mapping[str, Any],
         jobs: Mapping[str, Callable[[], Any]],
         *,
+        more: Mapping[str, Mapping[str, Any]] | None = None,
         always: bool = False,
         description: str = "Rows",
     ) -> dict[str, Any]:
@@ -120,6 +121,8 @@ class Context:
             Settings that all parts depend on, as JSON values. A saved part must have the same ones.
         jobs : mapping of str to callable
             The parts by name, such as the rows of a table; each returns JSON values.
+        more : mapping of str to mapping, default=None
+            Settings that one part alone depends on, by its name.
         always : bool, default=False
             Whether all other parts need these, so that they are computed for any choice of rows.
         description : str, default="Rows"
@@ -128,7 +131,8 @@ class Context:
         Returns
         -------
         dict
-            The value of every part, as read from JSON.
+            The value of every part, as read from JSON. Where the run was asked for rows that were all
+            saved before, it computes nothing, and parts that are missing are left out.
 
         Raises
         ------
@@ -140,5 +144,6 @@ class Context:
         if self.store is None:
             return {name: jobs[name]() for name in self.track(names, description)}
         for name in self.track(names, description):
-            self.store.compute(name, jobs[name], settings, always=always)
+            its_own = (more or {}).get(name, {})
+            self.store.compute(name, jobs[name], {**settings, **its_own}, always=always)
         return self.store.values(names)

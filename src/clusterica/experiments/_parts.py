@@ -100,13 +100,17 @@ class PartStore:
                 )
 
     def values(self, names: Collection[str]) -> dict[str, Any]:
-        """Return the values of parts by name, as read from JSON."""
+        """Return the values of parts by name, as read from JSON.
+
+        All must be there, unless this run was asked for rows that were all saved before.
+        """
         self._read()  # what other processes have finished in the meantime
         missing = [name for name in names if name not in self.parts]
-        if missing:
+        only_saved = self.rows and not self._computed and self.parts.keys() >= set(self.rows)
+        if missing and not only_saved:
             self.check_rows()
             raise IncompleteError(self.name, [n for n in names if n in self.parts], missing)
-        return {name: self.parts[name]["value"] for name in names}
+        return {name: self.parts[name]["value"] for name in names if name in self.parts}
 
     def check_rows(self) -> None:
         """Raise an error if ``rows`` contains a name that is no part of the experiment."""
@@ -117,7 +121,7 @@ class PartStore:
 
     def join(self) -> dict[str, dict[str, Any]]:
         """Return the parts in the order of the experiment, for its file."""
-        return {name: self.parts[name] for name in self._known}
+        return {name: self.parts[name] for name in self._known if name in self.parts}
 
     def clean(self) -> None:
         """Remove the files of the parts, once they are in the file of the experiment."""
