@@ -99,18 +99,15 @@ class PartStore:
                     "recompute it with --fresh, or write to another --output folder"
                 )
 
-    def values(self, names: Collection[str]) -> dict[str, Any]:
-        """Return the values of parts by name, as read from JSON.
-
-        All must be there, unless this run was asked for rows that were all saved before.
-        """
+    def values(self, names: Collection[str], *, optional: Collection[str] = ()) -> dict[str, Any]:
+        """Return the values of parts by name, as read from JSON, without optional ones that are missing."""
         self._read()  # what other processes have finished in the meantime
-        missing = [name for name in names if name not in self.parts]
-        only_saved = self.rows and not self._computed and self.parts.keys() >= set(self.rows)
-        if missing and not only_saved:
+        done = [name for name in names if name in self.parts]
+        if {*names} - {*done} - {*optional}:
             self.check_rows()
-            raise IncompleteError(self.name, [n for n in names if n in self.parts], missing)
-        return {name: self.parts[name]["value"] for name in names if name in self.parts}
+            missing = [name for name in names if name not in self.parts]
+            raise IncompleteError(self.name, done, missing)
+        return {name: self.parts[name]["value"] for name in done}
 
     def check_rows(self) -> None:
         """Raise an error if ``rows`` contains a name that is no part of the experiment."""

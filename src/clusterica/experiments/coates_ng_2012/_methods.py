@@ -60,6 +60,11 @@ class Method(NamedTuple):
     recipe: str = ""
     """Name in ``clusterica.networks.recipes``; the other fields then do not matter."""
 
+    @property
+    def one_layer(self) -> bool:
+        """Whether it is one layer of the paper's own, which a table cannot do without."""
+        return self.n_layers == 1 and not self.codes and not self.recipe
+
 
 def network_methods(figures: Iterable[str]) -> tuple[Method, ...]:
     """Return the four networks of a table with the paper's figures."""

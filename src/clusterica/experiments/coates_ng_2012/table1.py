@@ -109,6 +109,7 @@ def run(ctx: Context) -> Result:
         settings,
         {method.name: partial(score, method) for method in methods},
         more={method.name: networks for method in methods if method.n_layers > 1},
+        optional=[method.name for method in methods if not method.one_layer],
     )
     readouts = {name: _readouts(one) for name, one in found.items()}
     columns, rows = table(methods, readouts, split.name)

@@ -131,6 +131,7 @@ def run(ctx: Context) -> Result:
         settings,
         {method.name: partial(train, method) for method in methods},
         more={method.name: networks for method in methods if method.n_layers > 1},
+        optional=[method.name for method in methods if not method.one_layer],
     )
     columns, rows = table(methods, found, split.name)
     return Result(

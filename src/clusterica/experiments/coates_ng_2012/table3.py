@@ -111,6 +111,7 @@ def run(ctx: Context) -> Result:
         settings,
         {method.name: partial(score, method) for method in methods},
         more={method.name: networks for method in methods if method.n_layers > 1},
+        optional=[method.name for method in methods if not method.one_layer],
     )
     numbers = {
         "n_fold": len(folds[0]),
