@@ -11,6 +11,7 @@ from clusterica.experiments._measures import (
     match_columns,
     mean_absolute_cosine,
     orientation_share,
+    spread,
     worst_axis_angle,
 )
 
@@ -84,3 +85,17 @@ def test_peak_memory_counts_what_was_allocated():
     before, after = (int(part) / 2**20 for part in done.stdout.split())  # MiB
     assert 10 < before < 2000
     assert 120 < after - before < 160  # 128 were taken
+
+
+def test_only_noise_spreads_over_pixels_and_frequencies():
+    rng = np.random.default_rng()
+    noise = np.median(spread(rng.standard_normal((500, 100))))
+    assert noise == pytest.approx(1 / 6, abs=0.02)
+    x = np.arange(10)
+    dot, edge, grating = np.zeros((10, 10)), np.zeros((10, 10)), np.zeros((10, 10))
+    dot[3, 4] = 1
+    edge[4], edge[5] = 1, -1
+    grating[:] = np.sin(2 * np.pi * x / 5)
+    clear = spread(np.stack([dot, edge, grating]).reshape(3, -1))
+    assert (clear < 0.3 * noise).all()
+    np.testing.assert_allclose(clear[[0, 2]], [1 / 100, 2 / 3 * 2 / 100])

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 # Times the median spread of random filters, from which a filter is noise. On natural patches of 10 by 10
-# pixels, edges, dots and gratings have up to 0.25 times it, what looks like noise 0.4 times and more.
+# pixels, edges, dots and gratings have up to 0.3 times it, what looks like noise 0.4 times and more.
 NOISY = 0.5
 
 

@@ -31,8 +31,7 @@ NOTE = (
     "than Gaussian rows of this number and dimension have in their best direction. Outliers are not in the "
     f"paper: {N_OUTLIERS} rows {DISTANCE:g} standard deviations from the mean in random directions, drawn "
     "anew each time (kurtosis and starts are medians over draws), and one row at this distance along the "
-    "direction that the contrast finds without it. Farther away they spoil the whitening, and then every "
-    "contrast. negentropy has the directions of exp."
+    "direction that the contrast finds without it. negentropy has the directions of exp."
 )
 
 

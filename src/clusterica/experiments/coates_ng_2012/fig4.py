@@ -103,6 +103,7 @@ def run(ctx: Context) -> Result:
         "n_whitening": ctx.choose(full=min(many, 50_000), quick=2_000),
         "near_empty_under": NEAR_EMPTY,
         "single_under": SINGLE,
+        "noisy_above_random": NOISY,
     }
     filters, responses = _filters(ctx, source, settings)
     kurtosis = {kind: excess_kurtosis(r) for kind, r in responses.items()}

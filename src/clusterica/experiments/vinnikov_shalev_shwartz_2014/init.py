@@ -31,13 +31,12 @@ NOTE = (
     "90 % quantiles. The paper shows pictures and does not say what its random start is: here random "
     "directions, or patches. “Orthonormal” is the paper's start, both signs of a random orthonormal basis. "
     "“Orthogonal” is ours: it turns that basis towards the sparse directions first, by iterations that keep "
-    "it orthogonal. The noisy filters of the paper's picture are pixel noise. So a filter counts as noisy "
-    "here where it spreads over many pixels and many frequencies at once: the product of both shares, each "
+    "it orthogonal. The paper does not define noisy: a filter is noisy here where it spreads over "
+    "many pixels and many frequencies at once, as noise does: the product of both shares, each "
     "(Σ E)² / (n Σ E²) of n energies E, is at least half the median of random filters, {level:.2f}. A dot "
     "has many frequencies, a grating many pixels, an edge few of both. Low kurtosis counts filters whose "
-    "responses to fresh patches have an excess kurtosis below half the median filter's: edges of low "
-    "frequency are among them. The patches come from {data}; the paper's come from Olshausen's natural "
-    "scenes."
+    "responses to fresh patches have an excess kurtosis below half the median filter's. The patches come "
+    "from {data}; the paper's come from Olshausen's natural scenes."
 )
 MANY = 1 / 3  # share of the noisy filters that has to vanish for “many”
 
