@@ -62,8 +62,6 @@ def toys():
         },
         "runs": {"first plain tensors": [run], "plain tensors": [run, run]},
     }
-    plan = {"rows": 10**7, "features": 108, "clusters": 1600, "iterations": 10, "machines": 100}
-    plan |= {"chunk_rows": 200_000, "network": 10**9, "seconds": 500.0, "whitening_seconds": 5.0}
     planning = {
         "shape": [1000, 4],
         "threads": 2,
@@ -72,20 +70,9 @@ def toys():
         "bandwidth": 1.3e10,
         "estimates": [{"model": "RICA(4)", "n_iter": 3, "estimated": 0.85, "measured": 1.5}],
         "chunk": {"chunks": [200, 1000], "seconds": 5e-4},
-        "plan": plan,
     }
-    # 8 * 1600 * 110 bytes are 1.408 MB; three levels of eight take 33.8 ms at 1 GB/s.
-    planned = [
-        "``RICA(4)``, 3 iterations",
-        "0.50 ms",
-        "1.4 MB",
-        "34 ms",
-        "5,000 chunks",
-        "2.5 s",
-        "25 s",
-    ]
     return {
-        "planning-cpu": (planning, planned),
+        "planning-cpu": (planning, ["``RICA(4)``, 3 iterations", "0.85 s", "1.5 s", "0.50 ms"]),
         "linear-cpu": (
             linear,
             ["50 x 60", "**0.50 s**", "70.00 s, not converged", "took 40%", "12.5"],
