@@ -58,6 +58,23 @@ def test_rows_one_by_one_make_the_same_file(table, tmp_path):
     assert steps == once
 
 
+def test_settings_of_one_row(table, tmp_path):
+    @experiment("T2-more", title="t", paper="p", claim="c", draws=False, options=("rows",))
+    def long(ctx):
+        found = ctx.parts(
+            {"n": 1}, {"a": lambda: 1, "b": lambda: 2}, more={"b": {"m": table[1]["size"]}}
+        )
+        return Result(columns=(), rows=(), values=found, settings={})
+
+    record = json.loads(run("T2-more", output=tmp_path).json_path.read_text())
+    settings = {name: part["settings"] for name, part in record["parts"].items()}
+    shared = {"n": 1, "seed": 0, "quick": False}
+    assert settings == {"a": shared, "b": {**shared, "m": 3}}
+    table[1]["size"] = 4
+    with pytest.raises(ValueError, match=r"row 'b' of T2-more.*m was 3 and is now 4"):
+        run("T2-more", output=tmp_path)
+
+
 def test_optional_rows_are_left_out_until_they_are_requested(table, tmp_path):
     computed, settings = table
     settings["optional"] = ["c"]

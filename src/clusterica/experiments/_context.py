@@ -109,6 +109,7 @@ class Context:
         settings: Mapping[str, Any],
         jobs: Mapping[str, Callable[[], Any]],
         *,
+        more: Mapping[str, Mapping[str, Any]] | None = None,
         always: bool = False,
         optional: Collection[str] = (),
         description: str = "Rows",
@@ -121,6 +122,8 @@ class Context:
             Settings that all parts depend on, as JSON values. A saved part must have the same ones.
         jobs : mapping of str to callable
             The parts by name, such as the rows of a table; each returns JSON values.
+        more : mapping of str to mapping, default=None
+            Settings that one part alone depends on, by its name.
         always : bool, default=False
             Whether all other parts need these, so that they are computed for any choice of rows.
         optional : collection of str, default=()
@@ -144,5 +147,6 @@ class Context:
         if self.store is None:
             return {name: jobs[name]() for name in self.track(names, description)}
         for name in self.track(names, description):
-            self.store.compute(name, jobs[name], settings, always=always)
+            its_own = (more or {}).get(name, {})
+            self.store.compute(name, jobs[name], {**settings, **its_own}, always=always)
         return self.store.values(names, optional=optional)
