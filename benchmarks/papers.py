@@ -122,15 +122,15 @@ def figure(picture: dict[str, str] | str, title: str) -> list[str]:
 
 
 def provenance(record: dict[str, Any]) -> str:
-    """Return the sentence that says where a result comes from."""
+    """Return the sentence that says where a result comes from, nothing where it is untraced."""
     stamps = [stamp for stamp in _stamps(record).values() if "untraced" not in stamp]
     if not stamps:
-        return _text(untraced(record))
+        return ""
     commits = _commits(record)
     changed = any(stamp["uncommitted_changes"] for stamp in stamps)
     seconds = sum(stamp["seconds"] for stamp in stamps)
     took = f"{seconds:.0f} seconds" if seconds < 180 else f"{seconds / 60:.0f} minutes"
-    parts = f" in {len(stamps)} parts" if record.get("parts") else ""
+    parts = f" in {len(stamps)} parts" if len(stamps) > 1 else ""
     where = ", ".join(commits) if commits else "a commit that is not known"
     name = "Commit" if len(commits) < 2 else "Commits"
     days = sorted({stamp["started"][:10] for stamp in stamps})
@@ -139,7 +139,7 @@ def provenance(record: dict[str, Any]) -> str:
         f"{name} {where}{' with uncommitted changes' if changed else ''}; seed {record['made']['seed']}; "
         f"{', '.join(_made(record, 'device'))}; {took}{parts}; {when}."
     )
-    return _text(f"{said} {untraced(record)}".strip())
+    return _text(said)
 
 
 def untraced(record: dict[str, Any]) -> str:

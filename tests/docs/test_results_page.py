@@ -68,7 +68,7 @@ def test_parts_are_summed(papers):
 
 def test_old_files_say_that_they_are_old(papers):
     old = {key: value for key, value in RECORD.items() if key not in ("made", "parts", "checks")}
-    assert papers.section(old)[-2] == papers.UNTRACED
+    assert papers.UNTRACED in papers.section(old)
     text = "\n".join(papers.summary([RECORD, {**old, "name": "P1-old"}]))
     assert "P1: Coates & Ng 2012\n--------------------" in text
     assert (
@@ -139,10 +139,10 @@ def test_untraced_values_are_named(papers):
     lines = papers.section(some)
     table = next(i for i, line in enumerate(lines) if line.startswith(".. list-table"))
     assert lines.index(sentence) < table
-    assert lines[-2].endswith(f"2026-01-02. {sentence}")
+    assert lines[-2].endswith("60 seconds; 2026-01-02.")
     assert "0123456, untraced" in "\n".join(papers.summary([some]))
     every = {**RECORD, "parts": {"b": {"made": taken_over}}}
-    assert papers.section(every)[-2] == "All values are untraced: taken over."
+    assert "All values are untraced: taken over." in papers.section(every)
 
 
 @pytest.mark.parametrize(
