@@ -1,6 +1,6 @@
 """Run the CPU comparisons and write their figures: ``python -m benchmarks [--quick]``."""
 
-from benchmarks import ica, images, kmeans, linear, rica, sparse_coding, spherical, tables
+from benchmarks import ica, images, kmeans, linear, planning, rica, sparse_coding, spherical, tables
 
 if __name__ == "__main__":
     kmeans.main()
@@ -10,4 +10,5 @@ if __name__ == "__main__":
     rica.main()
     linear.main()
     sparse_coding.main()
+    planning.main()
     tables.main()

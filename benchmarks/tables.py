@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.sections import codes, images, kmeans, large, linear, sources, text
+from benchmarks.sections import codes, images, kmeans, large, linear, planning, sources, text
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
@@ -36,6 +36,7 @@ SECTIONS: dict[str, Callable[[dict[str, Any]], list[str]]] = {
     "sparse-coding-cpu": codes.sparse_coding_section,
     "linear-cpu": linear.section,
     "linear-gpu": linear.section,
+    "planning-cpu": planning.section,
     "out-of-core": large.section,
 }
 

@@ -133,7 +133,7 @@ def test_a_walk_touches_few_files_and_never_goes_up(call, most):
     assert not walk.upward, "\n".join(f"{a} calls {b}" for a, b in sorted(walk.upward))
 
 
-def test_a_method_from_above_is_told_from_a_callback():
+def test_a_call_of_a_method_from_above_is_not_taken_for_a_callback():
     class Above:
         def method(self):
             return sys._getframe().f_back

@@ -251,7 +251,7 @@ def test_a_block_waits_for_the_work_on_the_one_before_the_last(fake_cuda, monkey
     monkeypatch.setattr(fake_cuda, "empty_like", sent)
     rows = as_rows(draw(50))
     rows.place = Place(fake_cuda.empty(0))
-    monkeypatch.setattr(_stream, "_is_cuda", lambda values: True)
+    monkeypatch.setattr(_stream, "is_cuda_tensor", lambda values: True)
     for _, _, load in _stream.streamed(rows, 10):
         worked.append(load())
     # When a block gets memory on the device, the work on all but the last one before it has ended.
@@ -263,7 +263,7 @@ def test_memory_that_torch_keeps_for_later_counts_as_free(fake_cuda, monkeypatch
     monkeypatch.setattr("clusterica.arrays._place._default", Config())
     rows = as_rows(draw())  # 48 kB
     rows.place = Place(fake_cuda.empty(0))
-    monkeypatch.setattr(_stream, "_is_cuda", lambda values: True)
+    monkeypatch.setattr(_stream, "is_cuda_tensor", lambda values: True)
     monkeypatch.setattr(fake_cuda.cuda, "mem_get_info", lambda device: (50_000, 200_000))
     monkeypatch.setattr(fake_cuda.cuda, "memory_allocated", lambda device: 90_000)
     for reserved, fit in ((150_000, True), (90_000, False)):
@@ -278,7 +278,7 @@ def test_results_come_to_their_places(fake_cuda, dtype, monkeypatch):
     values = fake_cuda.asarray(X)
     target = _stream.room_for(values, len(X))
     assert target.dtype == X.dtype
-    monkeypatch.setattr(_stream, "_is_cuda", lambda values: True)
+    monkeypatch.setattr(_stream, "is_cuda_tensor", lambda values: True)
     inbox = _stream.Inbox(target)
     for start, stop in ((0, 20), (20, 21), (21, 50)):
         inbox.put(values[start:stop], slice(start, stop))

@@ -177,7 +177,7 @@ def test_nested_lists_are_a_table(estimator):
 
 
 @pytest.mark.parametrize("make", [iter, lambda parts: (p for p in parts), lambda p: map(abs, p)])
-def test_what_can_be_walked_only_once(estimator, make):
+def test_what_can_be_read_only_once(estimator, make):
     with pytest.raises(
         TypeError, match=r"only once; pass a list of blocks, or an object whose __iter__"
     ):

@@ -107,6 +107,11 @@ def test_either_part_may_be_missing(rows, table):
     np.testing.assert_array_equal(to_host(total), table.T @ table @ P)
 
 
+def test_numbers_of_python_are_summed(rows, table):
+    count, share = map_reduce(lambda X: (X.shape[0], X.shape[0] / 4), rows)
+    assert (float(count), float(share)) == (1500.0, 375.0)
+
+
 def test_missing_parameters_stay_missing(rows, table):
     def fn(X, nothing, p):
         assert nothing is None
@@ -299,7 +304,7 @@ def test_another_number_of_rows_on_the_second_walk(estimator, second, threads):
             yield from np.split(np.ones((n, 2)), range(10, n, 10))
 
     rows = check_rows(estimator, Source(), reset=True)
-    message = "gave 100 rows on the first walk and .* must give the same blocks each time"
+    message = "gave 100 rows on the first pass and .* must give the same blocks each time"
     with config_context(threads=threads), pytest.raises(ValueError, match=message):
         map_rows(lambda B, w: B[:, 0] * w, rows, aligned=(np.ones(100),))
 

@@ -10,7 +10,13 @@ from sklearn.exceptions import ConvergenceWarning
 
 import clusterica
 from clusterica.arrays import to_host
-from clusterica.cluster import CosineKMeans, GainShapeKMeans, KMeans, SphericalKMeans
+from clusterica.cluster import (
+    CosineKMeans,
+    GainShapeKMeans,
+    KMeans,
+    SphericalKMeans,
+    VonMisesFisherMixture,
+)
 
 
 def spoiled(X, value):
@@ -108,14 +114,14 @@ class Walks:
     ids=["generator", "iterator", "map"],
 )
 def test_iterable_for_one_walk(once, heavy):
-    with pytest.raises(TypeError, match="can be walked only once; pass a list of blocks"):
+    with pytest.raises(TypeError, match="can be read only once; pass a list of blocks"):
         KMeans(3).fit(once(heavy))
 
 
 def test_a_generator_in_disguise(heavy):
     """Its __iter__ gives nothing the second time."""
     blocks = Walks([heavy[:300], heavy[300:]], [])
-    with pytest.raises(ValueError, match="600 rows on the first walk and 0 on this one"):
+    with pytest.raises(ValueError, match="600 rows on the first pass and 0 on this one"):
         KMeans(3, random_state=0).fit(blocks)
 
 
@@ -371,6 +377,8 @@ def test_sparse_tensors_are_refused(heavy):
 
 
 def test_given_centers_are_one_start(heavy):
+    with pytest.warns(RuntimeWarning, match="all n_init=3 starts would be the same"):
+        VonMisesFisherMixture(4, init=heavy[:4], n_init=3, tol=1).fit(heavy)
     with pytest.warns(RuntimeWarning, match="all n_init=3 starts would be the same"):
         model = KMeans(4, init=heavy[:4], n_init=3).fit(heavy)
     np.testing.assert_array_equal(model.labels_, KMeans(4, init=heavy[:4]).fit(heavy).labels_)

@@ -67,9 +67,11 @@ def test_separate_groups(choice, k):
 
 
 @pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("law", [stats.norm(), stats.laplace(), stats.logistic(), stats.uniform()])
-def test_lifetimes_find_one_mode_in_one_law(law, seed):
-    x = law.rvs(size=2000, random_state=seed)[:, None]
+@pytest.mark.parametrize(
+    "distribution", [stats.norm(), stats.laplace(), stats.logistic(), stats.uniform()]
+)
+def test_lifetimes_find_one_mode_in_one_distribution(distribution, seed):
+    x = distribution.rvs(size=2000, random_state=seed)[:, None]
     model = DensityClusterer(method="scale-space").fit(x)
     assert model.n_clusters_ == 1
     assert model.valleys_.shape == (0,)
@@ -77,7 +79,7 @@ def test_lifetimes_find_one_mode_in_one_law(law, seed):
 
 
 @pytest.mark.parametrize("bandwidth", ["scott", "silverman", "isj"])
-def test_rules_find_one_mode_in_a_normal_law(bandwidth):
+def test_rules_find_one_mode_in_a_normal_distribution(bandwidth):
     found = [DensityClusterer(bandwidth=bandwidth).fit(groups(20_000, 0, seed=s)) for s in range(5)]
     assert np.median([model.n_clusters_ for model in found]) == 1
 
@@ -113,7 +115,7 @@ def test_groups_far_apart(choice, share):
     np.testing.assert_array_equal(model.labels_, far)
 
 
-def test_a_row_so_far_away_that_the_grid_is_too_coarse_is_told():
+def test_warns_of_a_row_so_far_away_that_the_grid_is_too_coarse():
     x = np.append(groups(500, 0, 8), 1e6)[:, None]
     with pytest.warns(UserWarning, match=r"'scott' gives .* too fine .* is used, which may join"):
         DensityClusterer().fit(x)
@@ -214,7 +216,7 @@ def test_density_modes_and_valleys_against_scipy(bandwidth):
 
 
 def test_modes_and_valleys_of_a_known_mixture():
-    """At a million points the cuts are those of the law itself."""
+    """At a million points the cuts are those of the distribution itself."""
     rng = np.random.default_rng(0)
     part = rng.uniform(size=10**6) < 0.3
     x = np.where(part, rng.normal(0, 1, size=10**6), rng.normal(5, 1.5, size=10**6))

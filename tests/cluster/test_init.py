@@ -129,7 +129,7 @@ def test_heavy_rows_are_the_start(n_rows, init):
         assert model.objective_history_[0] < 1e6
 
 
-def test_spread_start_heeds_weights():
+def test_spread_start_uses_weights():
     """Gaussian starts lie around the mean of the rows with weight."""
     X = np.concatenate([np.random.default_rng(0).standard_normal((50, 3)), np.full((50, 3), 1e3)])
     weights = np.repeat([1.0, 1e-9], 50)

@@ -1,4 +1,4 @@
-"""Mixtures of von Mises-Fisher laws: planted parameters, a likelihood that never falls, all kinds of rows."""
+"""Von Mises-Fisher mixtures: planted parameters, a likelihood that never falls, all kinds of rows."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Sources have the laws, the variance and the mixture that were asked for."""
+"""Sources have the distributions, the variance and the mixture that were asked for."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from scipy import stats
 
 from clusterica.datasets import make_sparse_sources
 
-LAWS = {
+DISTRIBUTIONS = {
     "laplace": stats.laplace(scale=np.sqrt(0.5)),
     "hypsecant": stats.hypsecant(scale=2 / np.pi),
     "logistic": stats.logistic(scale=np.sqrt(3) / np.pi),
@@ -17,16 +17,17 @@ LAWS = {
 }
 
 
-@pytest.mark.parametrize("distribution", LAWS)
-def test_law(distribution):
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_distribution(distribution):
     S = make_sparse_sources(4000, 2, distribution=distribution, random_state=0).S
     assert np.isfinite(S).all()
-    assert stats.kstest(S.ravel(), LAWS[distribution].cdf).pvalue > 0.01
+    assert stats.kstest(S.ravel(), DISTRIBUTIONS[distribution].cdf).pvalue > 0.01
 
 
-@pytest.mark.parametrize("distribution", [name for name in LAWS if name != "cauchy"])
+@pytest.mark.parametrize("distribution", [name for name in DISTRIBUTIONS if name != "cauchy"])
 def test_unit_variance(distribution):
-    assert LAWS[distribution].var() == pytest.approx(1)  # of the law that test_law finds
+    # That of the distribution which the test before this one finds.
+    assert DISTRIBUTIONS[distribution].var() == pytest.approx(1)
     S = make_sparse_sources(100_000, 1, distribution=distribution, random_state=1).S
     assert S.var() == pytest.approx(1, rel=0.05)
 
@@ -49,7 +50,7 @@ def test_student_below_two_degrees_is_not_scaled():
     ],
     ids=["gennorm", "expon", "t", "cauchy"],
 )
-def test_frozen_law_of_scipy(given, expected):
+def test_frozen_distribution_of_scipy(given, expected):
     S = make_sparse_sources(4000, 1, distribution=given, random_state=0).S
     assert S.shape == (4000, 1)
     assert stats.kstest(S.ravel(), expected.cdf).pvalue > 0.01

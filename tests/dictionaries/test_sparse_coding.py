@@ -88,6 +88,12 @@ def test_partial_fit_learns_and_goes_on_after_fit(X):
     assert objective(whole, X) < 1.01 * before
 
 
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+def test_rows_whose_squares_vanish(X, method):
+    with pytest.raises(ValueError, match=r"too small for their squares in float64; .*divide X by"):
+        getattr(SparseCoding(4), method)(1e-200 * np.asarray(X, np.float64))
+
+
 def test_partial_fit_with_fewer_rows_than_atoms_given(X):
     model = SparseCoding(12, alpha=0.1, init=X[:12])
     for i in range(5):

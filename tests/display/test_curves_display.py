@@ -15,7 +15,7 @@ from clusterica.display import (
     SpectrumDisplay,
     tile_images,
 )
-from clusterica.ica import ClusterICA
+from clusterica.ica import ClusterICA, KernelICA
 from clusterica.images import ImageFeatures
 from clusterica.networks import DependencyGroups
 from clusterica.preprocessing import Whitener
@@ -55,6 +55,13 @@ def test_spectrum_of_estimators_with_a_whitener(X, ax):
     features = ImageFeatures(4, patch_size=3, n_patches=400, random_state=0).fit(images)
     display = SpectrumDisplay.from_estimator(features, ax=Figure().subplots())
     assert len(display.lines_[0].get_ydata()) == 9
+
+
+def test_spectrum_of_a_kernel_whitener(X, ax):
+    ica = KernelICA(3, random_state=0).fit(X)
+    before, after = SpectrumDisplay.from_estimator(ica, ax=ax).lines_
+    np.testing.assert_allclose(before.get_ydata(), ica.whitener_.eigenvalues_)
+    np.testing.assert_array_equal(after.get_ydata(), 1)  # it adds no constant
 
 
 def test_a_direction_without_variance_stays_without(ax):

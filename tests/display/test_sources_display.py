@@ -133,6 +133,8 @@ def test_bad_input(X, figure):
         SourcesDisplay.from_estimator(DBSCAN().fit(X), X, ax=ax)
     with pytest.raises(ValueError, match=r"\(n_features, n_sources\)"):
         MixingDisplay([1.0]).plot(figure=figure)
+    with pytest.raises(ValueError, match="1 names are given for 2 sources"):
+        SourcesDisplay.from_sources(np.eye(2), names=["a"], ax=ax)
     with pytest.raises(ValueError, match="2 feature_names are given for 3"):
         MixingDisplay(np.eye(3), feature_names=["a", "b"]).plot(figure=figure)
 

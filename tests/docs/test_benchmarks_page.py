@@ -62,7 +62,17 @@ def toys():
         },
         "runs": {"first plain tensors": [run], "plain tensors": [run, run]},
     }
+    planning = {
+        "shape": [1000, 4],
+        "threads": 2,
+        "repeats": 3,
+        "products": 7e10,
+        "bandwidth": 1.3e10,
+        "estimates": [{"model": "RICA(4)", "n_iter": 3, "estimated": 0.85, "measured": 1.5}],
+        "chunk": {"chunks": [200, 1000], "seconds": 5e-4},
+    }
     return {
+        "planning-cpu": (planning, ["``RICA(4)``, 3 iterations", "0.85 s", "1.5 s", "0.50 ms"]),
         "linear-cpu": (
             linear,
             ["50 x 60", "**0.50 s**", "70.00 s, not converged", "took 40%", "12.5"],

@@ -228,7 +228,7 @@ def test_an_encoder_is_passed_through(make):
     assert make_encoder(encoder) is encoder
 
 
-def test_an_encoder_of_ones_own_is_passed_through():
+def test_a_custom_encoder_is_passed_through():
     class Linear:
         def prepare(self, D):
             return (D,)

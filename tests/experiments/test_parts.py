@@ -22,8 +22,9 @@ def table(monkeypatch):
             return (value, ctx.seed)
 
         shared = ctx.parts(settings, {"constant": lambda: job("constant", 1)}, always=True)
-        jobs = {n: lambda n=n: job(n, shared["constant"][0]) for n in ("a, 1", "b")}
-        found = ctx.parts(settings, jobs)
+        names = ("a, 1", "b", *settings.get("optional", ()))
+        jobs = {n: lambda n=n: job(n, shared["constant"][0]) for n in names}
+        found = ctx.parts(settings, jobs, optional=names[2:])
         rows = [(name, str(value)) for name, value in found.items()]
         return Result(columns=("row", "value"), rows=rows, values={}, settings=settings)
 
@@ -55,6 +56,38 @@ def test_rows_one_by_one_make_the_same_file(table, tmp_path):
         for made in (record, *record["parts"].values()):
             del made["made"]
     assert steps == once
+
+
+def test_settings_of_one_row(table, tmp_path):
+    @experiment("T2-more", title="t", paper="p", claim="c", draws=False, options=("rows",))
+    def long(ctx):
+        found = ctx.parts(
+            {"n": 1}, {"a": lambda: 1, "b": lambda: 2}, more={"b": {"m": table[1]["size"]}}
+        )
+        return Result(columns=(), rows=(), values=found, settings={})
+
+    record = json.loads(run("T2-more", output=tmp_path).json_path.read_text())
+    settings = {name: part["settings"] for name, part in record["parts"].items()}
+    shared = {"n": 1, "seed": 0, "quick": False}
+    assert settings == {"a": shared, "b": {**shared, "m": 3}}
+    table[1]["size"] = 4
+    with pytest.raises(ValueError, match=r"row 'b' of T2-more.*m was 3 and is now 4"):
+        run("T2-more", output=tmp_path)
+
+
+def test_optional_rows_are_left_out_until_they_are_requested(table, tmp_path):
+    computed, settings = table
+    settings["optional"] = ["c"]
+    with pytest.raises(IncompleteError, match=r"Missing: b; c\."):
+        run("T0-long", output=tmp_path, rows=("a, 1",))
+    outcome = run("T0-long", output=tmp_path, rows=("b",))
+    assert list(outcome.parts) == ["constant", "a, 1", "b"]
+    assert len(outcome.result.rows) == 2
+    outcome = run("T0-long", output=tmp_path)
+    assert list(outcome.parts) == ["constant", "a, 1", "b", "c"]
+    assert computed == ["constant", "a, 1", "b", "c"]
+    run("T0-long", output=tmp_path, rows=("b",))
+    assert "c" in json.loads(outcome.json_path.read_text())["parts"]
 
 
 def test_a_finished_file_is_kept_and_refreshed_on_request(table, tmp_path):

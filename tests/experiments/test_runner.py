@@ -130,7 +130,7 @@ def test_unwatched_context_leaves_estimators_alone():
     assert Context().watch(estimator) is estimator
 
 
-def test_missing_matplotlib_is_told_before_the_work(toy, tmp_path, monkeypatch):
+def test_missing_matplotlib_is_an_error_before_the_work(toy, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ImportError, match=r'T0-toy needs.*pip install "clusterica\[plot\]"'):
         run("T0-toy", output=tmp_path)

@@ -154,7 +154,7 @@ def test_mixing_is_the_inverse_for_orthogonal_centroids(mixed):
 
 
 @pytest.mark.parametrize("refine", [None, "ml"])
-def test_fewer_sources_reduce_the_space_of_ones_own_whitener(mixed, refine):
+def test_fewer_sources_reduce_the_space_of_a_given_whitener(mixed, refine):
     X, own = mixed[0], Whitener("pca", eps=0.0)
     settings = {"clusterer": CosineKMeans(orthogonal=True), "refine": refine, "random_state": 0}
     ica = ClusterICA(3, whitener=own, **settings).fit(X)
@@ -301,7 +301,7 @@ def test_scikit_learn_checks(estimator, check):
 # --- Bad input --------------------------------------------------------------------------------------
 
 
-def test_gaussian_sources_are_told(rng):
+def test_warns_of_gaussian_sources(rng):
     X = rng.normal(size=(5000, 4))
     for refine in (None, "ml"):
         with pytest.warns(UserWarning, match="4 of 4 sources look Gaussian"):
@@ -312,7 +312,7 @@ def test_gaussian_sources_are_told(rng):
     assert ica.kurtosis_[-1] < 0.2 < 2 < ica.kurtosis_[-2]
 
 
-def test_laws_without_variance_are_told(rng):
+def test_warns_of_distributions_without_variance(rng):
     for n in (60, 100, 5000):
         X = rng.standard_cauchy(size=(n, 3))
         with pytest.warns(UserWarning, match=r"rows make up the variance of source 0: .*Cauchy"):
@@ -391,7 +391,7 @@ def test_equal_rows(whitener):
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore:.*look Gaussian")
-def test_a_law_of_light_tails_is_told(mixed):
+def test_warns_of_a_contrast_for_light_tails(mixed):
     with pytest.warns(UserWarning, match=r"refine=Quartic\(.*\) is for sources with lighter tails"):
         ClusterICA(refine=Quartic(), random_state=0).fit(mixed[0])
     with pytest.raises(ValueError, match="can't tell them apart"):
@@ -468,14 +468,14 @@ def test_one_feature(rng):
     np.testing.assert_allclose(ica.transform(x), (x - x.mean()) / x.std(ddof=1))
 
 
-def test_steps_that_are_too_few_are_told(mixed):
+def test_warns_if_max_iter_is_too_small(mixed):
     from sklearn.exceptions import ConvergenceWarning
 
     with pytest.warns(ConvergenceWarning, match="did not converge in 1 iterations"):
         ClusterICA(refine="ml", max_iter=1, random_state=0).fit(mixed[0])
 
 
-def test_a_law_of_ones_own(mixed):
+def test_a_custom_contrast(mixed):
     class Rounded:
         def __call__(self, y):
             return SmoothedLaplace(0.2)(y)
@@ -486,7 +486,7 @@ def test_a_law_of_ones_own(mixed):
     )
 
 
-def test_a_law_may_be_a_plain_tuple(mixed):
+def test_a_contrast_may_return_a_plain_tuple(mixed):
     own = ClusterICA(refine=lambda y: tuple(LogCosh()(y)), random_state=0).fit(mixed[0][:2000])
     named = ClusterICA(refine=LogCosh(), random_state=0).fit(mixed[0][:2000])
     np.testing.assert_allclose(own.components_, named.components_)

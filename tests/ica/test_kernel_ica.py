@@ -175,7 +175,7 @@ def test_array_libraries(put, mixed, fitted):
     np.testing.assert_allclose(to_host(ica.transform(X)), fitted, atol=1e-3)
 
 
-def test_a_contrast_of_ones_own(mixed):
+def test_a_custom_contrast(mixed):
     X, A = mixed
     settings = {"kernel": Linear(), "normalize": False, "random_state": 0}
     ica = KernelICA(3, contrast=Exponential(), **settings).fit(X)

@@ -464,7 +464,7 @@ class TestInterface:
 
 @pytest.mark.parametrize("objective", ["max", "abs"])
 @pytest.mark.parametrize(("n", "d"), [(500, 5), (1500, 30), (2000, 50)])
-def test_gaussian_rows_in_many_dimensions_are_told(objective, n, d):
+def test_warns_of_gaussian_rows_in_many_dimensions(objective, n, d):
     """The largest kurtosis is then that of a few rows which a direction picks out."""
     X = np.random.default_rng(0).normal(size=(n, d))
     with pytest.warns(UserWarning, match=r"no .* direction was found"):

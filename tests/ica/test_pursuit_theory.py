@@ -11,8 +11,8 @@ from clusterica.ica import KurtosisPursuit
 from clusterica.preprocessing import Whitener
 
 
-def discrete_law(rng, n_atoms=3):
-    """Atoms and probabilities of a law of mean 0 and variance 1."""
+def discrete_distribution(rng, n_atoms=3):
+    """Atoms and probabilities of a distribution of mean 0 and variance 1."""
     shares = rng.dirichlet(np.ones(n_atoms)) * 0.9 + 0.1 / n_atoms
     atoms = rng.normal(size=n_atoms)
     atoms -= shares @ atoms
@@ -37,15 +37,17 @@ def kurtoses(draw, **bounds):
 
 @given(seed=st.integers(0, 2**32), d=st.integers(1, 4))
 def test_kurtosis_of_a_sum_of_sources(seed, d):
-    """(2.2): the sum over all atoms of the product law is exact, so that there is no sampling error."""
+    """(2.2): the sum over all atoms of the product distribution is exact: no sampling error."""
     rng = np.random.default_rng(seed)
-    laws = [discrete_law(rng) for _ in range(d)]
+    distributions = [discrete_distribution(rng) for _ in range(d)]
     gamma = unit(rng.normal(size=d))
     atoms, shares = np.zeros(1), np.ones(1)
-    for weight, (values, p) in zip(gamma, laws, strict=True):
+    for weight, (values, p) in zip(gamma, distributions, strict=True):
         atoms = (atoms[:, None] + weight * values).ravel()
         shares = (shares[:, None] * p).ravel()
-    expected = sum(g**4 * excess(*law) for g, law in zip(gamma, laws, strict=True))
+    expected = sum(
+        g**4 * excess(*distribution) for g, distribution in zip(gamma, distributions, strict=True)
+    )
     np.testing.assert_allclose(excess(atoms, shares), expected, rtol=1e-9, atol=1e-9)
 
 

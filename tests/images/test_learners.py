@@ -26,7 +26,7 @@ from clusterica.preprocessing import ContrastNormalizer, KernelWhitener, Whitene
 from clusterica.rica import RICA, DiscriminativeKernelRICA, DiscriminativeRICA, KernelRICA
 
 LEARNERS = [
-    "spherical-k-means",
+    "gain-shape-k-means",
     "patches",
     GainShapeKMeans(max_iter=3),
     KMeans(max_iter=3),
@@ -162,7 +162,7 @@ def test_other_steps(images, settings):
         SparseAutoencoder(target=0.1, max_iter=3),
         SparseRBM(target=0.1, max_iter=2),
         KMeans(max_iter=3),
-        "spherical-k-means",
+        "gain-shape-k-means",
         SklearnKMeans(n_init=1),
         FastICA(tol=0.5),
         RICA(tol=1e-2),
@@ -339,13 +339,21 @@ def test_score_is_the_error_of_the_best_single_filter(images):
     np.testing.assert_allclose(model.score(images), -left.sum() / (white**2).sum(), rtol=1e-4)
 
 
+def test_the_name_of_the_default_in_older_model_files(images):
+    filters = [
+        small(learner=name).fit(images).filters_
+        for name in ("gain-shape-k-means", "spherical-k-means")
+    ]
+    np.testing.assert_array_equal(*filters)
+
+
 def test_score_prefers_learned_filters_and_more_of_them(images):
     def score(n, learner):
         model = ImageFeatures(n, patch_size=4, n_patches=600, learner=learner, random_state=0)
         return model.fit(images[:8]).score(images[8:])
 
-    assert score(16, "spherical-k-means") > score(4, "spherical-k-means") > -1
-    assert 0 > score(16, "spherical-k-means") > score(16, "patches")
+    assert score(16, "gain-shape-k-means") > score(4, "gain-shape-k-means") > -1
+    assert 0 > score(16, "gain-shape-k-means") > score(16, "patches")
     assert score(16, SklearnKMeans(n_init=1)) < 0
 
 

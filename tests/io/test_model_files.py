@@ -499,7 +499,7 @@ def test_no_file_can_name_other_code(model_file, rewritten, name):
     assert not {"subprocess"} & (set(sys.modules) - modules)
 
 
-def test_other_versions_of_scikit_learn_are_told(X, rewritten, tmp_path):
+def test_warns_of_other_versions_of_scikit_learn(X, rewritten, tmp_path):
     path = clusterica.save(make_pipeline(StandardScaler(), Whitener()).fit(X), tmp_path / "m")
     rewritten(path, lambda d: d.update(sklearn="1.0"))
     with pytest.warns(UserWarning, match="StandardScaler"):

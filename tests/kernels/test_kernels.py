@@ -303,7 +303,7 @@ class WrongSign(Gaussian):
 
 @pytest.mark.parametrize("gamma", [0.001, 1.0, 16.0, 400.0])
 @pytest.mark.parametrize("n_features", [2, 64])
-def test_the_checker_tells_how_far_derivatives_are_off_whatever_their_size(gamma, n_features):
+def test_the_checker_says_how_far_derivatives_are_off_whatever_their_size(gamma, n_features):
     with pytest.raises(ValueError, match=r"^pull is off by 2 of its size"):
         check_kernel(WrongSign(gamma), n_features=n_features)
 
@@ -314,7 +314,7 @@ def test_the_checker_tries_rows_of_the_data(kernel_of_roots):
 
 
 @pytest.mark.parametrize(("gamma", "scale"), [(1e7, 1.0), (1.0, 0.0), (1.0, 1e-9)])
-def test_the_checker_wants_derivatives_that_do_not_vanish(gamma, scale):
+def test_the_checker_needs_derivatives_that_do_not_vanish(gamma, scale):
     X = scale * np.random.default_rng().normal(size=(30, 6))
     with pytest.raises(ValueError, match=r"derivatives of the kernel vanish.*scale the rows"):
         check_kernel_on(Gaussian(gamma), X)

@@ -153,7 +153,9 @@ def test_tensors(data, kernel, n_landmarks):
     torch = pytest.importorskip("torch")
     X, y = data
     settings = {"alpha": 0.5, "gamma": 0.01, "n_landmarks": n_landmarks, "random_state": 0}
-    expected = KernelRidgeClassifier(kernel, **settings).fit(X, y).decision_function(X)
+    fitted_on_arrays = KernelRidgeClassifier(kernel, **settings).fit(X, y)
+    expected = fitted_on_arrays.decision_function(X)
+    np.testing.assert_allclose(fitted_on_arrays.decision_function(torch.asarray(X)), expected)
     model = KernelRidgeClassifier(kernel, **settings).fit(torch.asarray(X), y)
     found = model.decision_function(torch.asarray(X))
     assert isinstance(found, torch.Tensor)

@@ -65,7 +65,7 @@ def test_climb_by_several_steps(at_once, top):
 
 
 @pytest.mark.parametrize("first", [-5, -2, 3])
-def test_climb_begins_where_told(first):
+def test_climb_begins_at_the_given_step(first):
     asked = []
 
     def scores(steps):

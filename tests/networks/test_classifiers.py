@@ -164,6 +164,8 @@ def test_scikit_learn_conventions(model):
     )
     other = clone(model).fit(list(X[:150]), torch.asarray(Y[:150]))
     np.testing.assert_array_equal(other.predict_proba(X[150:200]), again)
+    right = model.predict(X[150:200]) == Y[150:200]
+    assert other.score(torch.asarray(X[150:200]), torch.asarray(Y[150:200])) == right.mean()
     assert is_classifier(model)
     assert not hasattr(model, "n_features_in_")
     assert not get_tags(model).input_tags.two_d_array

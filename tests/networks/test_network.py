@@ -161,6 +161,8 @@ def test_other_bad_input(images):
     model = network().fit(images)
     with pytest.raises(ValueError, match="resize them"):
         model.transform(images[:, :10])
+    with pytest.raises(ValueError, match=r"0 sample\(s\)"):
+        model.transform(images[:0])
 
 
 def test_too_little_disk(images, monkeypatch):

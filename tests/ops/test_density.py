@@ -227,14 +227,14 @@ def test_sheather_jones_solves_the_equation(rng, stages):
     assert slow_fixed_point(x, sigma**2, stages) == pytest.approx(sigma**2, rel=2e-3)
 
 
-@pytest.mark.parametrize("law", [stats.norm(), stats.norm(5, 0.01)])
-def test_sheather_jones_is_best_for_normal_samples(rng, law):
-    """The best width is (4/3)^(1/5) s n^(-1/5), the constant of the normal law."""
+@pytest.mark.parametrize("distribution", [stats.norm(), stats.norm(5, 0.01)])
+def test_sheather_jones_is_best_for_normal_samples(rng, distribution):
+    """The best width is (4/3)^(1/5) s n^(-1/5), the constant of the normal distribution."""
     n = 20_000
-    x = law.rvs(size=n, random_state=rng)
-    low, step = grid_of(x, law.std(), 2**14)
+    x = distribution.rvs(size=n, random_state=rng)
+    low, step = grid_of(x, distribution.std(), 2**14)
     sigma = sheather_jones(on_grid(x, low, step, 2**14), step, n)
-    assert sigma == pytest.approx((4 / 3) ** 0.2 * law.std() * n**-0.2, rel=0.1)
+    assert sigma == pytest.approx((4 / 3) ** 0.2 * distribution.std() * n**-0.2, rel=0.1)
 
 
 def test_sheather_jones_is_best_for_a_mixture(rng):

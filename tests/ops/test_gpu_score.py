@@ -1,4 +1,4 @@
-"""Sums for laws of sources by Triton kernels against float64; test_gpu_assign says how they run."""
+"""Sums for distributions of sources by Triton kernels against float64; test_gpu_assign says how they run."""
 
 from unittest.mock import patch
 

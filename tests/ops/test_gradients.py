@@ -1,10 +1,12 @@
 """Histograms of gradients, against a loop over pixels."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
-from clusterica.arrays import to_host
-from clusterica.ops.gradients import PatchShape, gradient_histograms
+from clusterica.arrays import Row, row_bytes_of, to_host
+from clusterica.ops.gradients import GradientHistograms
 
 
 def slow_histogram(patch, clip=0.2):
@@ -36,7 +38,7 @@ def slow_histogram(patch, clip=0.2):
 def test_a_loop_over_pixels(put, height, width):
     patches = np.random.default_rng().normal(size=(3, height, width)).cumsum(axis=1)
     X = put(patches.reshape(3, -1))
-    found = gradient_histograms(X, shape=PatchShape(height, width, 1))
+    found = GradientHistograms(height, width, 1).describe(X)
     assert type(found) is type(X)
     expected = [slow_histogram(patch) for patch in patches]
     np.testing.assert_allclose(to_host(found), expected, atol=1e-6)
@@ -44,30 +46,45 @@ def test_a_loop_over_pixels(put, height, width):
 
 def test_channels_are_averaged():
     colour = np.random.default_rng().normal(size=(4, 8, 8, 3))
-    found = gradient_histograms(colour.reshape(4, -1), shape=PatchShape(8, 8, 3))
-    grey = gradient_histograms(colour.mean(axis=3).reshape(4, -1), shape=PatchShape(8, 8, 1))
+    found = GradientHistograms(8, 8, 3).describe(colour.reshape(4, -1))
+    grey = GradientHistograms(8, 8, 1).describe(colour.mean(axis=3).reshape(4, -1))
     np.testing.assert_allclose(found, grey, atol=1e-12)
 
 
 def test_contrast_and_brightness_do_not_matter_but_for_flat_patches(put):
     rng = np.random.default_rng()
-    X, shape = rng.random((5, 64)), PatchShape(8, 8, 1)
-    found = to_host(gradient_histograms(put(X), shape=shape))
+    X, histograms = rng.random((5, 64)), GradientHistograms(8, 8, 1)
+    found = to_host(histograms.describe(put(X)))
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1)
-    other = to_host(gradient_histograms(put(3 * X + 7), shape=shape))
+    other = to_host(histograms.describe(put(3 * X + 7)))
     np.testing.assert_allclose(other, found, atol=1e-9)
-    flat = to_host(gradient_histograms(put(1e-3 * X), shape=shape, floor=1.0))
+    flat = to_host(GradientHistograms(8, 8, 1, floor=1.0).describe(put(1e-3 * X)))
     assert np.linalg.norm(flat, axis=1).max() < 0.1
-    assert not to_host(gradient_histograms(put(np.full((2, 64), 9.0)), shape=shape)).any()
+    assert not to_host(histograms.describe(put(np.full((2, 64), 9.0)))).any()
 
 
 @pytest.mark.parametrize("turns", [1, 2, 3])
 def test_a_turned_patch_has_a_turned_descriptor(turns):
     patch = np.random.default_rng().normal(size=(12, 12))
-    shape = PatchShape(12, 12, 1)
+    histograms = GradientHistograms(12, 12, 1)
     first, turned = (
-        gradient_histograms(p.reshape(1, -1), shape=shape).reshape(4, 4, 8)
+        histograms.describe(p.reshape(1, -1)).reshape(4, 4, 8)
         for p in (patch, np.rot90(patch, -turns))
     )
     expected = np.roll(np.rot90(first, -turns), 2 * turns, axis=2)
     np.testing.assert_allclose(turned, expected, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("side", "channels", "n_orientations"), [(16, 1, 8), (16, 3, 8), (4, 1, 36)]
+)
+def test_memory_is_as_stated(side, channels, n_orientations):
+    histograms = GradientHistograms(side, side, channels, n_orientations=n_orientations)
+    X = np.random.default_rng().random((500, side * side * channels)).astype(np.float32)
+    histograms.describe(X[:2])  # weights that are kept between calls
+    tracemalloc.start()
+    histograms.describe(X)
+    used = tracemalloc.get_traced_memory()[1] / len(X)
+    tracemalloc.stop()
+    stated = row_bytes_of(histograms.describe, Row(X.shape[1], 4, X[0].nbytes, True), ())
+    assert 0.5 < used / stated < 1.05

@@ -1,4 +1,4 @@
-"""Sums of a pursuit against loops in NumPy; contrasts oriented by laws with known signs."""
+"""Sums of a pursuit against loops in NumPy; contrasts oriented by distributions with known signs."""
 
 import numpy as np
 import pytest
@@ -58,16 +58,18 @@ def test_fourths_of_columns(put):
     [*CONTRASTS, cosine],
     ids=lambda contrast: type(contrast).__name__,
 )
-def test_negative_for_sub_gaussian_laws(contrast):
+def test_negative_for_sub_gaussian_distributions(contrast):
     """Uniform variables and two clusters are below 0, Laplace and logistic ones above, normal ones at 0."""
     oriented = orient(contrast)
 
-    def excess(law):
+    def excess(distribution):
         def G(y):
             return float(oriented.contrast(np.array([y]))[0][0])
 
-        breaks = [-(3**0.5), 0, 3**0.5]  # of the uniform law, and of a kink
-        mean, _ = integrate.quad(lambda y: G(y) * law(y), -12, 12, points=breaks, limit=200)
+        breaks = [-(3**0.5), 0, 3**0.5]  # of the uniform distribution, and of a kink
+        mean, _ = integrate.quad(
+            lambda y: G(y) * distribution(y), -12, 12, points=breaks, limit=200
+        )
         return oriented.excess(np.array([mean]))[0]
 
     def humps(y):  # two clusters of deviation 0.6 at ±0.8: unit variance
@@ -115,7 +117,7 @@ def test_standard_error():
     ],
     ids=["square", "cube", "constant"],
 )
-def test_contrasts_that_tell_nothing(blind):
+def test_contrasts_with_the_same_mean_for_all_distributions(blind):
     with pytest.raises(ValueError, match=r"can't tell them apart; use another"):
         orient(blind)
 

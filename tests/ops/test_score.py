@@ -1,10 +1,10 @@
-"""Sums for fitted scores against a loop over rows, and the laws that are fitted to them."""
+"""Sums for fitted scores against a loop over rows, and the distributions that are fitted to them."""
 
 import numpy as np
 import pytest
 
 from clusterica.arrays import _walk, to_host
-from clusterica.ica._likelihood import fit_laws
+from clusterica.ica._likelihood import fit_scores
 from clusterica.ops.score import (
     WIDTHS,
     EnergyProducts,
@@ -63,7 +63,7 @@ def test_tiles_add_up(monkeypatch, problem):
     assert_same(score_sums(*problem), looped(*problem), 1e-12)
 
 
-LAWS = {
+DISTRIBUTIONS = {
     "gaussian": lambda rng, n: rng.normal(size=n),
     "laplace": lambda rng, n: rng.laplace(size=n),
     "uniform": lambda rng, n: rng.uniform(-1, 1, n),
@@ -72,13 +72,13 @@ LAWS = {
 }
 
 
-@pytest.mark.parametrize("law", LAWS)
-def test_a_fitted_law_is_a_density_of_the_right_scale(law):
-    """E[ψ y] = 1, and ψ(y) > 0 far out; κ = E[ψ'] is 1 for a Gaussian law, and more for others."""
-    y = LAWS[law](np.random.default_rng(0), 50_000)[:, None]
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_a_fitted_score_is_that_of_a_density_of_the_right_scale(distribution):
+    """E[ψ y] = 1, and ψ(y) > 0 far out; κ = E[ψ'] is 1 for a Gaussian distribution, and more for others."""
+    y = DISTRIBUTIONS[distribution](np.random.default_rng(0), 50_000)[:, None]
     y = (y - y.mean()) / y.std()
     sums = score_sums(y, np.eye(1), np.zeros(1))
-    (a,), b = fit_laws(ScoreSums(*(value / len(y) for value in sums)))
+    (a,), b = fit_scores(ScoreSums(*(value / len(y) for value in sums)))
 
     def psi(t):
         return a * t + sum(
@@ -90,17 +90,17 @@ def test_a_fitted_law_is_a_density_of_the_right_scale(law):
     assert (psi(y) * y).mean() == pytest.approx(1)
     step = 1e-6
     kappa = ((psi(y + step) - psi(y - step)) / (2 * step)).mean()
-    if law == "gaussian":
+    if distribution == "gaussian":
         assert kappa == pytest.approx(1, abs=0.01)
     else:
         assert kappa > 1.2
 
 
-def test_the_score_of_a_laplace_law_is_found():
+def test_the_score_of_a_laplace_distribution_is_found():
     """√2 sign(y), but for what is rounded near 0."""
     y = np.random.default_rng(0).laplace(size=(200_000, 1)) / np.sqrt(2)
     sums = score_sums(y, np.eye(1), np.zeros(1))
-    (a,), b = fit_laws(ScoreSums(*(value / len(y) for value in sums)))
+    (a,), b = fit_scores(ScoreSums(*(value / len(y) for value in sums)))
     for t in (0.5, 1.0, 2.0, 4.0):
         psi = a * t + (b[:, 0] * t / np.sqrt(t**2 + np.square(WIDTHS))).sum()
         assert psi == pytest.approx(np.sqrt(2), rel=0.2)

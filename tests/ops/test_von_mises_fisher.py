@@ -63,7 +63,7 @@ def test_the_constant_is_that_of_scipy(d):
 
 
 @pytest.mark.parametrize("d", [2, 3, 1000])
-def test_no_concentration_is_the_uniform_law(d):
+def test_no_concentration_is_the_uniform_distribution(d):
     area = np.log(2) + d / 2 * np.log(np.pi) - special.gammaln(d / 2)
     np.testing.assert_allclose(log_constant(d, np.array([0.0])), -area, rtol=1e-11, atol=1e-11)
 

@@ -91,7 +91,7 @@ def test_gap_bounds_what_is_left(seed, C):
     assert (np.diff(rough.history) <= 1e-12).all()
 
 
-def test_one_evaluation_a_step_and_clocks_of_their_own(rng):
+def test_one_evaluation_a_step_and_separate_step_lengths(rng):
     """A function whose steps are all too long at first does not slow down the others."""
     minima, hessians = bowls(rng, 2, 5, 10)
     hessians[1] *= 1e4

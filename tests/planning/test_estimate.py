@@ -20,6 +20,7 @@ MODELS = [
     KMeans(40, max_iter=12, tol=0, random_state=0),
     KMeans(40, max_iter=6, tol=0, n_init=2, compute_labels=False, random_state=0),
     SphericalKMeans(40, max_iter=12, tol=0, random_state=0),
+    KMeans(40, max_iter=6, tol=0, batch_size=500, random_state=0),
     GainShapeKMeans(100, max_iter=12, tol=0, random_state=0),
     CosineKMeans(12, max_iter=12, tol=0, random_state=0),
     Whitener(),
@@ -99,6 +100,27 @@ def test_cost_grows_with_the_problem():
     assert more_clusters.operations > 5 * small.operations
     assert plan(10**6, 100, dtype="float64").bytes_read == 2 * small.bytes_read
     assert clusterica.estimate(KMeans(100), (10**6, 100)).n_iter == 300
+
+
+@pytest.mark.parametrize(
+    ("grid", "regions", "n_cells"),
+    [
+        ((2, 3), (1, 1), 6),
+        ([2, 3], (1, 1), 6),
+        ([(1, 1), (2, 2), (4, 4)], (1, 1), 21),
+        (((1, 1), (2, 2)), (2, 1), 10),
+    ],
+)
+def test_memory_of_the_features_of_images(grid, regions, n_cells):
+    class Mine(ImageFeatures):
+        """A subclass does the same work."""
+
+    def memory(model):
+        return clusterica.estimate(model, (10_000, 20, 20), method="transform").memory
+
+    one = memory(Mine(10, grid=(1, 1)))
+    more = memory(Mine(10, grid=grid, regions=regions)) - one
+    assert more == (n_cells - 1) * 10_000 * 2 * 10 * 4  # two codes for each filter, float32
 
 
 def test_memory_follows_the_budget():

@@ -550,7 +550,7 @@ def test_sparse_data_is_refused():
 
 
 def test_iterable_for_one_walk():
-    with pytest.raises(TypeError, match="can be walked only once"):
+    with pytest.raises(TypeError, match="can be read only once"):
         Whitener().fit(iter([correlated()]))
 
 

@@ -78,6 +78,7 @@ def test_spectrum_and_convergence(looked_at, features):
     assert np.allclose(bank["spectrum"]["eigenvalues"], features.whitener_.eigenvalues_)
     assert bank["spectrum"]["eps"] == features.whitener_.eps_
     assert np.allclose(bank["history"]["objective"], features.learner_.objective_history_)
+    assert bank["history"]["n_iter"] == features.learner_.n_iter_
     assert bank["n_learned_from"] == 4000
 
 

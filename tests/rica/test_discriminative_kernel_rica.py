@@ -146,9 +146,9 @@ def test_tensors_and_blocks(put, digits):
             lambda y: np.where(np.arange(240) == 5, 9, y % 2),
             "9.* has 1 rows, fewer than its 2",
         ),
-        ({}, lambda y: 0 * y, r"one class only \(0\)"),
-        ({}, lambda y: 0.0 * y, r"one class only \(0\.0\)"),
-        ({}, lambda y: np.full(len(y), "a"), r"one class only \('a'\)"),
+        ({}, lambda y: 0 * y, "y has only 0;"),
+        ({}, lambda y: 0.0 * y, r"y has only 0\.0;"),
+        ({}, lambda y: np.full(len(y), "a"), "y has only 'a';"),
         ({}, lambda y: y[:-1], "one label for every row"),
         ({}, lambda y: y + 0.5, "Unknown label type"),
         ({"eta": -1}, lambda y: y, "'eta' parameter"),
@@ -162,7 +162,7 @@ def test_bad_input(digits, settings, relabel, message):
         learner(**settings).fit(X, relabel(y))
 
 
-def test_a_term_that_is_not_convex_is_told(digits):
+def test_warns_of_a_term_that_is_not_convex(digits):
     with pytest.warns(UserWarning, match="eta=2 is not above the 2 basis vectors"):
         learner(eta=2.0, discrimination=0.01).fit(*digits)
 

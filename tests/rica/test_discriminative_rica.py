@@ -256,7 +256,7 @@ def test_progress(labelled, bar):
     ("settings", "change", "message"),
     [
         ({}, lambda y: None, "requires y to be passed, but the target y is None"),
-        ({}, lambda y: 0 * y, r"needs two or more classes, and y has one class only \(0\)"),
+        ({}, lambda y: 0 * y, "needs at least two classes in y, and y has only 0"),
         ({}, lambda y: y[:-1], "X has 900 rows and y has 899 labels; give one label"),
         (
             {},
@@ -293,7 +293,7 @@ def test_missing_values(labelled):
 
 
 @pytest.mark.parametrize("eta", [0.0, 1.0, 2.0])
-def test_an_eta_that_is_too_small_is_told(labelled, eta):
+def test_warns_of_an_eta_that_is_too_small(labelled, eta):
     message = f"eta={eta:g} is not above the 2 basis vectors"
     with pytest.warns(UserWarning, match=message) as caught:
         small(eta=eta).fit(*labelled)
@@ -305,7 +305,7 @@ def test_an_eta_above_k_is_not(labelled, eta):
     assert small(eta=eta).fit(*labelled).eta_ == (3 if eta == "auto" else eta)
 
 
-def test_steps_that_are_too_few_are_told(labelled):
+def test_warns_if_max_iter_is_too_small(labelled):
     with pytest.warns(ConvergenceWarning, match="did not converge in 2 iterations"):
         small(max_iter=2).fit(*labelled)
 

@@ -306,7 +306,7 @@ def test_gamma_is_one_over_the_median_squared_distance(digits):
 
 
 @quiet
-def test_a_kernel_of_ones_own(digits):
+def test_a_custom_kernel(digits):
     named = paper_rica(4, kernel="polynomial", random_state=0, max_iter=5).fit(digits)
     own = paper_rica(4, kernel=Normalized(Polynomial(3)), random_state=0, max_iter=5).fit(digits)
     np.testing.assert_array_equal(own.components_, named.components_)

@@ -190,7 +190,7 @@ def test_codes_that_fire_together_share_a_pool():
     np.testing.assert_allclose(np.sort(pairs, axis=1), [[0, 1], [0, 1]], atol=0.02)
 
 
-def test_a_start_of_ones_own(mixed):
+def test_a_given_start(mixed):
     X, A = mixed
     rica = RICA(sparsity=0.5, init=2 * A.T).fit(X)
     again = RICA(sparsity=0.5, init=rica.components_).fit(X)
@@ -463,7 +463,7 @@ def test_constant_data_gives_finite_filters():
     np.testing.assert_array_equal(rica.transform(np.ones((2, 4))), 0)
 
 
-def test_steps_that_are_too_few_are_told(mixed):
+def test_warns_if_max_iter_is_too_small(mixed):
     with pytest.warns(ConvergenceWarning, match="did not converge in 2 iterations") as caught:
         RICA(max_iter=2, random_state=0).fit(mixed[0])
     assert caught[0].filename == __file__
@@ -490,7 +490,7 @@ def test_a_start_where_the_rows_cluster(library):
 
 
 @pytest.mark.parametrize("K", [10, 20, 40])
-def test_rows_of_low_rank_are_told_whole(K, rng):
+def test_rows_of_low_rank_are_reconstructed(K, rng):
     """The t of a tight basis counts the directions in which rows vary, not those of the space."""
     X = rng.laplace(size=(3000, 4)) @ rng.normal(size=(4, 20))
     rica = RICA(K, random_state=0).fit(X)

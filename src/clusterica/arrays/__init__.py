@@ -27,6 +27,7 @@ from clusterica.arrays._rows import (
     engine_name,
     fetched,
     shuffled_batches,
+    take,
 )
 from clusterica.arrays._scheduler import in_order, one_blas_thread, pieces, stop_if_given_up
 from clusterica.arrays._sklearn import Estimator, Interval, StrOptions, fit_context
@@ -75,6 +76,7 @@ __all__ = [
     "is_host_array",
     "namespace_of",
     "on_torch_device",
+    "take",
     "to_host",
     "to_like",
     "working_dtype",

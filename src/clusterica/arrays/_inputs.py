@@ -80,8 +80,8 @@ def check_blocks(
     name = type(estimator).__name__
     if iter(X) is X:  # a generator, or another iterator
         raise TypeError(
-            f"{name} walks over its data more than once, and this {type(X).__name__} can be walked "
-            "only once; pass a list of blocks, or an object whose __iter__ starts again from the first block"
+            f"{name} reads its data more than once, and this {type(X).__name__} can be read only once; pass "
+            "a list of blocks, or an object whose __iter__ starts again from the first block"
         )
     lengths: list[int] = []
     n_features, dtype = None, np.dtype(np.float32)

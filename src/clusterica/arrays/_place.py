@@ -227,6 +227,11 @@ def is_cpu_tensor(X: Any) -> bool:
     return array_api_compat.is_torch_array(X) and X.device.type == "cpu"
 
 
+def is_cuda_tensor(X: Any) -> bool:
+    """Return True for a torch tensor on an NVIDIA GPU."""
+    return bool(array_api_compat.is_torch_array(X) and X.device.type == "cuda")
+
+
 def is_tensor(X: Any) -> bool:
     """Return whether X is an array of another library than NumPy and SciPy, such as a torch tensor."""
     return (
@@ -342,7 +347,7 @@ class Place:
     @property
     def on_cuda(self) -> bool:
         """Whether arrays here are tensors of a CUDA device."""
-        return bool(array_api_compat.is_torch_array(self.like) and self.like.device.type == "cuda")
+        return is_cuda_tensor(self.like)
 
     @property
     def name(self) -> str:

@@ -57,7 +57,7 @@ class Rows(ABC):
 
     @property
     def sent(self) -> bool:
-        """Whether blocks come from the host and are worked on on a device."""
+        """Whether blocks are in host memory and are sent to a device to be worked on."""
         return self.home.on_host and not self.place.on_host
 
     @property
@@ -206,7 +206,7 @@ class StoredRows(Rows):
 
 
 class IterableRows(Rows):
-    """Rows that come in blocks from an iterable that can be walked again.
+    """Rows that come in blocks from an iterable that can be iterated over more than once.
 
     Parameters
     ----------
@@ -247,7 +247,7 @@ class IterableRows(Rows):
                 raise ValueError(self._changed_rows(f"more than {self.n_rows}"))
             if rows.n_features != self.n_features:
                 raise ValueError(
-                    f"a block has {rows.n_features} features, and on the first walk all had "
+                    f"a block has {rows.n_features} features, and on the first pass all had "
                     f"{self.n_features}; the iterable must give the same blocks each time"
                 )
             for start, stop, load in rows._blocks(size):
@@ -263,7 +263,7 @@ class IterableRows(Rows):
 
     def _changed_rows(self, now: str) -> str:
         return (
-            f"the iterable of blocks gave {self.n_rows} rows on the first walk and {now} on this one; "
+            f"the iterable of blocks gave {self.n_rows} rows on the first pass and {now} on this one; "
             "its __iter__ must give the same blocks each time"
         )
 
@@ -332,6 +332,14 @@ def as_array(X: Any) -> Array:
         return X.tocsr()
     known = array_api_compat.is_array_api_obj(X) or isinstance(X, Rows)
     return X if known or engine_name(X) is not None else np.asarray(X)
+
+
+def take(X: Array, indices: np.ndarray, *, axis: int = 0) -> Array:
+    """Return some entries along an axis of an array, memory map, tensor or Dask array, where it is."""
+    # NumPy and Dask take indices of NumPy, and a tensor those of its own library.
+    if not is_host_array(X) and engine_name(X) is None:
+        indices = to_like(indices, X)
+    return namespace_of(X).take(X, indices, axis=axis)
 
 
 def as_rows(X: Array, dtype: Any = None) -> Rows:

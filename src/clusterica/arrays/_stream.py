@@ -18,7 +18,14 @@ import array_api_compat
 import numpy as np
 import scipy.sparse as sp
 
-from clusterica.arrays._place import Array, Place, active_config, namespace_of, to_host
+from clusterica.arrays._place import (
+    Array,
+    Place,
+    active_config,
+    is_cuda_tensor,
+    namespace_of,
+    to_host,
+)
 
 if TYPE_CHECKING:
     from clusterica.arrays._rows import Block, Rows
@@ -68,7 +75,7 @@ def streamed(rows: Rows, size: int) -> Generator[Block, None, None]:
 def fits(rows: Rows) -> bool:
     """Whether all rows may stay on the device: in half of its free memory, or of the budget if one is set."""
     config, like = active_config(), rows.place.like
-    if config.memory_is_set or not _is_cuda(like):
+    if config.memory_is_set or not is_cuda_tensor(like):
         room = config.memory
     else:
         import torch
@@ -144,16 +151,12 @@ class _Pinned:
         self._events[self._turn] = event
 
 
-def _is_cuda(X: Array) -> bool:
-    return bool(array_api_compat.is_torch_array(X) and X.device.type == "cuda")
-
-
 class Sender:
     """Sends blocks to a place: to CUDA devices from page-locked memory, in turn from two buffers."""
 
     def __init__(self, place: Place, *, pinned: bool | None = None) -> None:
         self._place = place
-        self._pinned = _is_cuda(place.like) if pinned is None else pinned
+        self._pinned = is_cuda_tensor(place.like) if pinned is None else pinned
         if self._pinned:
             import torch
 
@@ -254,7 +257,7 @@ class Inbox:
             self._target[place] = values
             return
         part = self._target[place]
-        if not (_is_cuda(values) and part.flags.c_contiguous):
+        if not (is_cuda_tensor(values) and part.flags.c_contiguous):
             self._target[place] = to_host(values)
             return
         if self._receiver is None:
@@ -275,4 +278,4 @@ def room_for(values: Any, n_rows: int) -> np.ndarray:
 
 def can_receive(values: Array, home: Place) -> bool:
     """Whether values come from a CUDA device to NumPy, which has their dtype."""
-    return home.is_numpy and _is_cuda(values) and str(values.dtype) != "torch.bfloat16"
+    return home.is_numpy and is_cuda_tensor(values) and str(values.dtype) != "torch.bfloat16"

@@ -11,10 +11,9 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Any, TypeVar
 
-import array_api_compat
 import numpy as np
 
-from clusterica.arrays._place import Place, active_config, working_dtype
+from clusterica.arrays._place import Place, active_config, is_cuda_tensor, working_dtype
 
 Op = TypeVar("Op", bound=Callable[..., Any])
 
@@ -65,7 +64,7 @@ def why_no_kernels(like: Any) -> str | None:
     """
     if active_config().gpu_kernels is None:
         return "gpu_kernels is None"
-    if not (array_api_compat.is_torch_array(like) and like.device.type == "cuda"):
+    if not is_cuda_tensor(like):
         return "the data is not on a CUDA device"
     if find_spec("triton") is None:
         raise ImportError("gpu_kernels='triton' needs Triton; install it with: pip install triton")

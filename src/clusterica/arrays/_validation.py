@@ -294,8 +294,18 @@ class Labels(NamedTuple):
     classes: np.ndarray
     codes: np.ndarray
 
+    def check_class_sizes(self, least: int, what: str) -> None:
+        """Refuse a class with fewer than ``least`` rows, one for each of its ``what``."""
+        counts = np.bincount(self.codes)
+        fewest = int(counts.argmin())
+        if counts[fewest] < least:
+            raise ValueError(
+                f"class {self.classes[fewest]} has {counts[fewest]} rows, fewer than its {least} {what}; "
+                "give more rows, or lower n_components_per_class (in ImageFeatures n_filters)"
+            )
 
-def check_labels(estimator: Any, y: Any, rows: Rows | int) -> Labels:
+
+def check_labels(estimator: Any, y: Any, rows: Rows | int, *, min_classes: int = 1) -> Labels:
     """Validate the labels of a classification: one for every row, none missing.
 
     Parameters
@@ -307,6 +317,8 @@ def check_labels(estimator: Any, y: Any, rows: Rows | int) -> Labels:
         DataConversionWarning. For X in blocks also an iterable of arrays, the labels of every block.
     rows : Rows or int
         The rows of X, or their number.
+    min_classes : int, default=1
+        Fewest classes allowed, 1 or 2.
     """
     n_rows = rows if isinstance(rows, int) else rows.n_rows
     name = type(estimator).__name__
@@ -339,6 +351,11 @@ def check_labels(estimator: Any, y: Any, rows: Rows | int) -> Labels:
     assert_all_finite(y, input_name="y", estimator_name=name)
     check_classification_targets(y)
     classes, codes = np.unique(y, return_inverse=True)
+    if len(classes) < min_classes:
+        raise ValueError(
+            f"{name} needs at least two classes in y, and y has only {classes.tolist()[0]!r}; give "
+            "rows of other classes too"
+        )
     # Tensors can't be made of arrays in another byte order.
     return Labels(classes.astype(classes.dtype.newbyteorder("=")), codes)
 

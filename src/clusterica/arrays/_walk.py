@@ -347,7 +347,7 @@ def _check_finite(per_row: Array | None, start: int, *, marked: bool) -> None:
 
 
 def _float64(value: Array) -> Array:
-    if isinstance(value, float | np.ndarray | np.generic):
+    if isinstance(value, int | float | np.ndarray | np.generic):
         return np.array(value, dtype=np.float64)
     xp = namespace_of(value)
     return xp.astype(value, xp.float64)

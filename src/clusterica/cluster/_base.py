@@ -35,7 +35,7 @@ from clusterica.arrays import (
     to_host,
     warn_user,
 )
-from clusterica.cluster._init import METHODS, initial_centers
+from clusterica.cluster._init import METHODS, count_starts, initial_centers
 from clusterica.cluster._lloyd import Final, Lloyd, useful_shift
 from clusterica.ops.assign import best_labels
 from clusterica.ops.rules import Centers, Rule, center_counts
@@ -103,14 +103,7 @@ class BaseKMeans(
         n_centers = self._check_n_centers(rows)
         weights = check_weights(sample_weight, rows)
         lloyd = self._lloyd(rows, weights, as_generator(self.random_state))
-        n_init = self.n_init
-        if n_init > 1 and not (isinstance(self.init, str) or callable(self.init)):
-            warn_user(
-                f"init gives the centers, so that all n_init={n_init} starts would be the same; only one is "
-                "run. Set n_init=1, or name a method in init",
-                RuntimeWarning,
-            )
-            n_init = 1
+        n_init = count_starts(self.init, self.n_init)
         progress = fit_progress(self, n_init, X=X, y=y, sample_weight=sample_weight)
         result = best_of(
             lambda task: self._run(lloyd, n_centers, X, task),

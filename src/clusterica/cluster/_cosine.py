@@ -40,7 +40,7 @@ class CosineKMeans(BaseKMeans):
         sparse data where the other starts end in poor local ones. Others: random orthonormal axes,
         random directions, rows chosen far apart, rows at random, the centres themselves (all of them,
         or one of each pair), or a function called as ``init(X, 2 * n_axes, random_state)``. Axes beyond
-        the number of features are scattered at random.
+        the number of features are random directions.
     n_init : int, default=1
         Number of starts (one if the centres are given), of which the one with the largest objective is kept.
     max_iter : int, default=300

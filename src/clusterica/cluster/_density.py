@@ -50,10 +50,10 @@ class DensityClusterer(ClusterMixin, Estimator):
     Parameters
     ----------
     n_clusters : int or None, default=None
-        Number of clusters. None takes as many as there are modes. Otherwise those join a neighbour
-        that stand out least, by their height over the higher of their two valleys (but first those
-        that do not count, see Notes). If there are fewer modes, each of them is a cluster, and a
-        ``ConvergenceWarning`` is raised, as in scikit-learn's ``KMeans``.
+        Number of clusters. None takes as many as there are modes. With a number, modes join a neighbour until
+        so many are left: first those that do not count (see Notes), then those that stand out least, by their
+        height over the higher of their two valleys. If there are fewer modes, each of them is a cluster, and
+        a ``ConvergenceWarning`` is raised, as in scikit-learn's ``KMeans``.
     method : {"kde", "scale-space"}, default="kde"
         How the smoothing is given: by a bandwidth that suits the density, or by its scale [2]_, which
         is tried at all values if it is None.
@@ -102,13 +102,13 @@ class DensityClusterer(ClusterMixin, Estimator):
     lifetimes are more careful.
 
     Lifetimes are measured in :math:`\log t`, from a tenth of Scott's bandwidth up to t = 1 (for the
-    data less 0.1 % of the rows at each end). One mode takes part in the comparison, and to win
+    data without 0.1 % of the rows at each end). One mode takes part in the comparison, and to win
     against it more of them have to live for a factor of :math:`e^2` in t, which those of noise rarely
     do. The scale is the middle of the lifetime, in the logarithm. With `n_clusters`, it is the middle
     of the longest lifetime of that many modes, or else the largest scale with that many. Values
     that were rounded so much that they lie more than two sigma apart are modes of their own.
 
-    Two walks over the rows add them to a grid of 4096 to 131072 nodes, in linear time, and the
+    Two passes over the rows add them to a grid of 4096 to 131072 nodes, in linear time, and the
     Gaussian is applied by the FFT. A row is shared between the two nodes beside it, which changes the
     density by at most :math:`(\mathrm{step} / \sigma)^2 / 8` of the height of the Gaussian,
     :math:`0.4 / \sigma`. There are at least 32 steps to a sigma as long as the largest grid allows.

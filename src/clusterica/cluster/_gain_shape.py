@@ -34,8 +34,8 @@ class GainShapeKMeans(BaseKMeans):
             default="gaussian"
         Where the centres start: random directions, random orthonormal axes, such axes after they were
         turned towards the sparse directions of the data, rows chosen far apart, rows at random, the
-        centres themselves, or a function called as ``init(X, n_clusters, random_state)``. Beyond the
-        number of axes the rest is scattered.
+        centres themselves, or a function called as ``init(X, n_clusters, random_state)``. Centres
+        beyond the number of axes are random directions.
     damping : float, default=1.0
         Weight of the old centre in an update; it keeps small clusters from jumping about.
     n_init : int, default=1
@@ -140,7 +140,7 @@ class GainShapeKMeans(BaseKMeans):
         return GainShape(damping=self.damping)
 
     def transform(self, X: Any) -> Array:
-        """Return the response of every centre to every row.
+        """Return the response of every centre to every row, their inner product.
 
         Parameters
         ----------
@@ -150,7 +150,6 @@ class GainShapeKMeans(BaseKMeans):
         Returns
         -------
         responses : array of shape (n_samples, n_clusters)
-            Inner products.
         """
         rows, C, _ = self._for_new_rows(X)
         return transform_rows(scores, rows, C)

@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import check_random_state
 
-from clusterica.arrays import Array, Rows, as_rows, map_rows, one_blas_thread, to_host
+from clusterica.arrays import Array, Rows, as_rows, map_rows, one_blas_thread, to_host, warn_user
 from clusterica.ops.assign import row_losses
 from clusterica.ops.linalg import inverse_lengths, row_energies, unit_rows
 from clusterica.ops.rules import Axis, Rule
@@ -94,6 +94,18 @@ def initial_centers(
     # What the axes do not fill: unit vectors, spread evenly over the sphere (Coates & Ng 2012, section 2.2).
     rest = rng.standard_normal((max(0, n_centers - len(both)), d))
     return _spread(np.concatenate([both[:n_centers], unit_rows(rest)]), lloyd)
+
+
+def count_starts(init: Any, n_init: int) -> int:
+    """Return the number of starts: n_init, or one where init gives the centres, with a warning for more."""
+    if n_init == 1 or isinstance(init, str) or callable(init):
+        return n_init
+    warn_user(
+        f"init gives the centers, so that all n_init={n_init} starts would be the same; only one is run. Set "
+        "n_init=1, or name a method in init",
+        RuntimeWarning,
+    )
+    return 1
 
 
 def _given(centers: Any, lloyd: Lloyd, n_centers: int) -> np.ndarray:

@@ -207,8 +207,8 @@ class Lloyd:
         where random rows end at 1990 and the farthest rows, as in scikit-learn, at 17249, since they
         lie together; for patches under the gain-shape rule 93443, 96724 and 93882, and Gaussian
         directions (Coates & Ng, 2012) 97063. With few of them the ways differ by less than the fits do,
-        but for 1 to 3 empty centres on normal rows with one outlier in 100, where the farthest rows end 5 %
-        lower.
+        except for 1 to 3 empty centres on normal rows with one outlier in 100, where the farthest rows end
+        5 % lower.
         """
         if not len(empty) or not weights.any():
             return centers, empty[:0]

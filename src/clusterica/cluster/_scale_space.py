@@ -96,7 +96,7 @@ class GridDensity:
         error = 1e-9 + (stride * self.step / (2 * sigma)) ** 2
         real = merge.persistence > error * merge.height
         # A mode counts if it holds 5 % of the rows, or stands 5 standard errors over its valley. Samples of
-        # one normal, Laplace or Cauchy law rarely have a second mode that does.
+        # one normal, Laplace or Cauchy distribution rarely have a second mode that does.
         stands_out = standard_errors(merge, self.n, sigma) >= 5
         counts = real & ((merge.share >= 0.05) | stands_out)
         return Level(sigma, f, stride * self.step, t, merge, real, counts)
@@ -152,7 +152,8 @@ def longest_lived(density: GridDensity, low: float, high: float) -> Lifetime:
     """
     found = lifetimes(density, low, high)
     best = max(found, key=lambda life: life.length)
-    # In samples of one law, even uniform, a number of modes rarely lives longer than a factor e of sigma.
+    # In samples of one distribution, even a uniform one, a number of modes rarely lives longer than a factor
+    # e of sigma.
     if best.n == 1 or best.length >= 1.0:
         return best
     ones = [life for life in found if life.n == 1]

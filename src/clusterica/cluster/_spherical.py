@@ -30,8 +30,8 @@ class SphericalKMeans(BaseKMeans):
             default="k-means++"
         Where the centres start: random directions, random orthonormal axes of both signs, such axes after
         they were turned towards the sparse directions of the data, rows chosen far apart, rows at random,
-        the centres themselves, or a function called as ``init(X, n_clusters, random_state)``. Beyond the
-        number of axes the rest is scattered.
+        the centres themselves, or a function called as ``init(X, n_clusters, random_state)``. Centres
+        beyond the number of axes are random directions.
     n_init : int, default=1
         Number of starts (one if the centres are given), of which the one with the smallest inertia is kept.
     max_iter : int, default=100
@@ -123,7 +123,7 @@ class SphericalKMeans(BaseKMeans):
     _rule = DIRECTION
 
     def transform(self, X: Any) -> Array:
-        """Return the response of every centre to every row.
+        """Return the cosine of every row and every centre.
 
         Parameters
         ----------
@@ -132,8 +132,8 @@ class SphericalKMeans(BaseKMeans):
 
         Returns
         -------
-        responses : array of shape (n_samples, n_clusters)
-            Cosines.
+        cosines : array of shape (n_samples, n_clusters)
+            0 for a row of zeros.
         """
         rows, C, _ = self._for_new_rows(X)
         return transform_rows(cosines, rows, C)

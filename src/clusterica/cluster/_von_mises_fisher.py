@@ -27,7 +27,7 @@ from clusterica.arrays import (
     to_host,
     warn_user,
 )
-from clusterica.cluster._init import METHODS, initial_centers
+from clusterica.cluster._init import METHODS, count_starts, initial_centers
 from clusterica.cluster._lloyd import Lloyd
 from clusterica.ops.rules import DIRECTION
 from clusterica.ops.von_mises_fisher import (
@@ -63,8 +63,8 @@ class VonMisesFisherMixture(CallbackSupportMixin, DensityMixin, Estimator):
     n_components : int, default=8
         Number of components.
     concentration : {"free", "tied"}, default="free"
-        Whether every component has a concentration of its own. One for all needs fewer rows, and keeps a
-        component from shrinking to a few of them.
+        Whether every component has its own concentration, or all share one, which needs fewer rows and keeps
+        a component from shrinking to a few of them.
     init : {"k-means++", "gaussian", "orthonormal", "orthogonal", "rows"}, array or callable, \
             default="k-means++"
         Start of ten iterations of spherical K-means, whose clusters are the first components; see
@@ -196,12 +196,11 @@ class VonMisesFisherMixture(CallbackSupportMixin, DensityMixin, Estimator):
         check_scale(rows, np.float64)  # lengths are float64
         weights = check_weights(sample_weight, rows)
         rng = as_generator(self.random_state)
-        # Starts from given centres would all be the same.
-        named = isinstance(self.init, str) or callable(self.init)
-        progress = fit_progress(self, self.n_init, X=X, y=y, sample_weight=sample_weight)
+        n_init = count_starts(self.init, self.n_init)
+        progress = fit_progress(self, n_init, X=X, y=y, sample_weight=sample_weight)
         result, final = best_of(
             lambda task: self._run(X, rows, weights, rng, task),
-            self.n_init if named else 1,
+            n_init,
             objective=lambda run: run[1],
             n_subtasks=self.max_iter,
             progress=progress,

@@ -38,7 +38,7 @@ class SmoothedLaplace:
 
     def __call__(self, y: Array) -> Derivatives:
         """Return G, G' and G'' at every element of y."""
-        root = y * y  # in place from here on: as few arrays as may be
+        root = y * y  # in place from here on, to make few arrays
         root += self.width**2
         root **= 0.5
         first = y / root

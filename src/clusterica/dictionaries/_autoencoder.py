@@ -121,7 +121,7 @@ class SparseAutoencoder(
     Rows should have about unit variance, such as whitened patches. On 8 x 8 patches of photographs the
     filters become edges with the defaults; free weights, ``tied=False``, need a smaller weight decay and more
     steps. The penalty depends on the mean over all rows, but its gradient is a factor for every unit times
-    sums over rows, so that one walk gives objective and gradient.
+    sums over rows, so that one pass gives objective and gradient.
 
     References
     ----------

@@ -89,12 +89,7 @@ class BaseKSVDClassifier(AccuracyMixin, ClassifierMixin, BaseDictionary):
         """
         rows = check_rows(self, X, reset=True, min_rows=2)
         check_scale(rows, np.float64)  # sums of squares are float64
-        labels = check_labels(self, y, rows)
-        if len(labels.classes) < 2:
-            raise ValueError(
-                f"{type(self).__name__} needs two or more classes, and y has one class only "
-                f"({labels.classes.tolist()[0]!r}); give rows of other classes too"
-            )
+        labels = check_labels(self, y, rows, min_classes=2)
         # torch takes indices as int64 only.
         labels = labels._replace(codes=labels.codes.astype(np.int64))
         self.classes_ = labels.classes

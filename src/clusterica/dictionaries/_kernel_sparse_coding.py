@@ -129,7 +129,7 @@ class KernelSparseCoding(
     -----
     The basis starts at K-means centres of the rows. At the best codes of a basis, which are found as
     :class:`~clusterica.encoders.KernelSparseEncoder` finds them, the derivative of the objective by the basis
-    is the one with codes held fixed. So the basis is moved by L-BFGS with one walk over the rows for each
+    is the one with codes held fixed. So the basis is moved by L-BFGS with one pass over the rows for each
     gradient, and the objective never rises. It is not convex.
     Histogram intersection has kinks where features are equal; the search may end at one.
 
@@ -337,7 +337,7 @@ class KernelSparseCoding(
 
 
 def _gauss_newton(gradient: np.ndarray, sums: CodingSums, *, metric: float) -> np.ndarray:
-    """Divide by the second derivative of the fit with codes held fixed, less what couples basis vectors.
+    """Divide by the second derivative of the fit with codes held fixed, without what couples basis vectors.
 
     By w_p that is about ``2 mean_i s_ip² |dφ(w)/dw|²``.
     """

@@ -231,13 +231,7 @@ class LabelConsistentKSVD(BaseKSVDClassifier):
         # As many atoms as features in all, or a few less, as KSVD has by default.
         k = self.n_components_per_class or max(1, rows.n_features // n_classes)
         # The start takes the atoms of a class from its rows.
-        counts = np.bincount(labels.codes)
-        fewest = int(counts.argmin())
-        if counts[fewest] < k:
-            raise ValueError(
-                f"class {labels.classes[fewest]} has {counts[fewest]} rows, fewer than its {k} atoms; give "
-                "more rows, or lower n_components_per_class (in ImageFeatures n_filters)"
-            )
+        labels.check_class_sizes(k, "atoms")
         of_class = np.repeat(np.arange(n_classes), k)
         self.component_classes_ = labels.classes[of_class]
         # One at the atoms of the row's class, so that rows of a class use the same atoms.

@@ -64,7 +64,7 @@ class SparseCoding(BaseDictionary):
 
     over the atoms :math:`d_j` and the codes :math:`s_i`, alternating: a lasso for every row, then every
     atom in turn. The atoms depend on the rows by :math:`\sum s s^\top` and :math:`\sum s x^\top` alone,
-    which a walk over the rows sums up.
+    which a pass over the rows sums up.
 
     Parameters
     ----------
@@ -248,6 +248,7 @@ class SparseCoding(BaseDictionary):
         """
         first = not hasattr(self, "components_")
         rows = check_rows(self, X, reset=first)
+        check_scale(rows, np.float64)  # sums of squares are float64
         if first:
             rng = as_generator(self.random_state)
             n = self.n_components or rows.n_features

@@ -13,16 +13,16 @@ from clusterica.display._stages import StagesDisplay
 from clusterica.display._tiles import tile_images
 
 __all__ = [
-    "ConvergenceDisplay",
-    "GroupsDisplay",
-    "ResponsesDisplay",
-    "SpectrumDisplay",
     "CentersDisplay",
     "ClusterSizesDisplay",
+    "ConvergenceDisplay",
     "DensityDisplay",
     "FiltersDisplay",
+    "GroupsDisplay",
     "MixingDisplay",
+    "ResponsesDisplay",
     "SourcesDisplay",
+    "SpectrumDisplay",
     "StagesDisplay",
     "check_matplotlib",
     "tile_images",

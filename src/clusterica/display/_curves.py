@@ -62,8 +62,9 @@ class SpectrumDisplay:
         Parameters
         ----------
         estimator : object
-            A fitted :class:`~clusterica.preprocessing.Whitener`, or an estimator that has one in
-            ``whitener_``, such as image features or an ICA.
+            A fitted :class:`~clusterica.preprocessing.Whitener` or
+            :class:`~clusterica.preprocessing.KernelWhitener`, or an estimator that has one in ``whitener_``,
+            such as image features or an ICA.
         region : int, default=0
             Index of the region, if image features have several.
         title : str, default=None
@@ -84,7 +85,9 @@ class SpectrumDisplay:
                 "estimator that has one in whitener_."
             )
         eigenvalues = np.asarray(to_host(whitener.eigenvalues_))
-        return cls(eigenvalues, eps=float(whitener.eps_)).plot(ax=ax, title=title)
+        # A KernelWhitener adds no constant.
+        eps = float(getattr(whitener, "eps_", 0.0))
+        return cls(eigenvalues, eps=eps).plot(ax=ax, title=title)
 
     def plot(self, *, ax: Axes | None = None, title: str | None = None) -> SpectrumDisplay:
         """Draw the eigenvalues.

@@ -72,7 +72,7 @@ class ResponsesDisplay:
         Parameters
         ----------
         estimator : object
-            Fitted, with ``transform``: an ICA, RICA, spherical K-means, a pipeline.
+            Fitted, with ``transform``: an ICA, RICA, GainShapeKMeans, a pipeline.
         X : array-like of shape (n_samples, n_features)
             The rows; some thousand are enough.
         n_shown : int, default=20

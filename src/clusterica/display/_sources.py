@@ -175,6 +175,8 @@ class SourcesDisplay:
         if not rate > 0:
             raise ValueError(f"sampling_rate={sampling_rate} must be above 0, in samples a second")
         names = self.names or [f"source {j}" for j in range(k)]
+        if len(names) != k:
+            raise ValueError(f"{len(names)} names are given for {k} sources; give one for each")
         kurtosis = excess_kurtosis(S) if self.kurtosis is None else np.asarray(self.kurtosis)
         first, last = round(start * rate), n if stop is None else min(n, round(stop * rate))
         if not 0 <= first < last:

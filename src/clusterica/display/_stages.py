@@ -164,9 +164,8 @@ class StagesDisplay:
             # Around zero, which is grey. The best filter has the scale of the whitened patch, so that the two
             # can be compared.
             if name != _BEST or peak == 0.0:
-                peak = float(
-                    np.quantile(np.abs(values), 0.995)
-                )  # the few beyond are black or white
+                # The few beyond are black or white.
+                peak = float(np.quantile(np.abs(values), 0.995))
             greys.append(0.5 + np.clip(values / peak, -1, 1) / 2 if peak > 0 else 0 * values + 0.5)
         picture = lay_out(np.concatenate(greys), shape=shape, n_columns=n, pad=pad)
         self.image_ = draw_rows_of_tiles(

@@ -20,8 +20,8 @@ class Store(Protocol):
     ) -> None:
         """Compute a part and save it, unless it is saved already or was not requested."""
 
-    def values(self, names: Collection[str]) -> dict[str, Any]:
-        """Return the values of the parts; raise an error if some are missing."""
+    def values(self, names: Collection[str], *, optional: Collection[str]) -> dict[str, Any]:
+        """Return the values of the parts; raise an error if some that are not optional are missing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +109,9 @@ class Context:
         settings: Mapping[str, Any],
         jobs: Mapping[str, Callable[[], Any]],
         *,
+        more: Mapping[str, Mapping[str, Any]] | None = None,
         always: bool = False,
+        optional: Collection[str] = (),
         description: str = "Rows",
     ) -> dict[str, Any]:
         """Compute the parts of a long experiment, or read those that an earlier run has saved.
@@ -120,25 +122,31 @@ class Context:
             Settings that all parts depend on, as JSON values. A saved part must have the same ones.
         jobs : mapping of str to callable
             The parts by name, such as the rows of a table; each returns JSON values.
+        more : mapping of str to mapping, default=None
+            Settings that one part alone depends on, by its name.
         always : bool, default=False
             Whether all other parts need these, so that they are computed for any choice of rows.
+        optional : collection of str, default=()
+            Parts that the result can do without: if only other rows were requested and these are not
+            saved, they are left out.
         description : str, default="Rows"
             Text of the progress bar.
 
         Returns
         -------
         dict
-            The value of every part, as read from JSON.
+            The value of every part that is there, as read from JSON.
 
         Raises
         ------
         IncompleteError
-            If parts are missing at the end, because this run computed only some rows.
+            If parts that are not optional are missing at the end, because this run computed only some.
         """
         settings = {**settings, "seed": self.seed, "quick": self.quick}
         names = list(jobs)
         if self.store is None:
             return {name: jobs[name]() for name in self.track(names, description)}
         for name in self.track(names, description):
-            self.store.compute(name, jobs[name], settings, always=always)
-        return self.store.values(names)
+            its_own = (more or {}).get(name, {})
+            self.store.compute(name, jobs[name], {**settings, **its_own}, always=always)
+        return self.store.values(names, optional=optional)

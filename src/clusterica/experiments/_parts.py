@@ -99,14 +99,15 @@ class PartStore:
                     "recompute it with --fresh, or write to another --output folder"
                 )
 
-    def values(self, names: Collection[str]) -> dict[str, Any]:
-        """Return the values of parts by name, as read from JSON."""
+    def values(self, names: Collection[str], *, optional: Collection[str] = ()) -> dict[str, Any]:
+        """Return the values of parts by name, as read from JSON, without optional ones that are missing."""
         self._read()  # what other processes have finished in the meantime
-        missing = [name for name in names if name not in self.parts]
-        if missing:
+        done = [name for name in names if name in self.parts]
+        if {*names} - {*done} - {*optional}:
             self.check_rows()
-            raise IncompleteError(self.name, [n for n in names if n in self.parts], missing)
-        return {name: self.parts[name]["value"] for name in names}
+            missing = [name for name in names if name not in self.parts]
+            raise IncompleteError(self.name, done, missing)
+        return {name: self.parts[name]["value"] for name in done}
 
     def check_rows(self) -> None:
         """Raise an error if ``rows`` contains a name that is no part of the experiment."""
@@ -117,7 +118,7 @@ class PartStore:
 
     def join(self) -> dict[str, dict[str, Any]]:
         """Return the parts in the order of the experiment, for its file."""
-        return {name: self.parts[name] for name in self._known}
+        return {name: self.parts[name] for name in self._known if name in self.parts}
 
     def clean(self) -> None:
         """Remove the files of the parts, once they are in the file of the experiment."""

@@ -72,7 +72,8 @@ def run(
     device : str, default=None
         PyTorch device for the images, such as "cuda"; None uses NumPy arrays.
     rows : tuple of str, default=()
-        Rows of a long table to compute; empty computes all that are not saved in the folder.
+        Rows of a long table to compute; empty computes all that are not saved in the folder. Of the
+        others, those that the table can do without are left out if they are not saved.
     fresh : bool, default=False
         Whether to recompute rows that are saved already.
 
@@ -83,7 +84,8 @@ def run(
     Raises
     ------
     IncompleteError
-        If ``rows`` leaves out rows that are not saved in the folder. The computed rows are saved.
+        If ``rows`` leaves out rows that the table needs and that are not saved in the folder. The computed
+        rows are saved.
     """
     chosen = find(name)
     if rows and "rows" not in chosen.options:

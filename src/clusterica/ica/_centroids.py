@@ -17,7 +17,7 @@ from clusterica.arrays import (
     in_order,
     to_host,
 )
-from clusterica.cluster import BaseKMeans, CosineKMeans, with_n_centers
+from clusterica.cluster import BaseKMeans, CosineKMeans, cluster_sizes, with_n_centers
 from clusterica.ops.linalg import project
 from clusterica.preprocessing import KernelWhitener, Whitener
 
@@ -76,8 +76,8 @@ def _too_large(rows: Rows, whitener: Whitener | KernelWhitener) -> bool:
     """Return whether the whitened rows would be kept in memory, and do not fit the budget."""
     needed = rows.n_rows * whitener.n_components_ * rows.dtype.itemsize
     # A cluster and a device have memory of their own.
-    lazy = rows.engine is not None or not rows.home.on_host
-    return needed > get_config()["memory"] and not lazy
+    in_host_memory = rows.engine is None and rows.home.on_host
+    return in_host_memory and needed > get_config()["memory"]
 
 
 def white_rows_in_float32(
@@ -127,11 +127,6 @@ def centroids_of(clusterer: BaseEstimator, n_white: int) -> tuple[np.ndarray, np
             + ("" if C.any() else ", all of them zero")
             + "; no directions can be read off them: use another clusterer, such as CosineKMeans"
         )
-    if hasattr(clusterer, "counts_"):
-        return C, to_host(clusterer.counts_).astype(np.float64)
-    # Clusterers of other libraries: rows by label, without the -1 of noise; else all count the same.
-    labels: Array | None = getattr(clusterer, "labels_", None)
-    if labels is None:
-        return C, np.ones(len(C))
-    labels = to_host(labels)
-    return C, np.bincount(labels[labels >= 0], minlength=len(C)).astype(np.float64)
+    # Clusterers of other libraries may know neither counts nor labels: then all count the same.
+    sizes = cluster_sizes(clusterer)
+    return C, np.ones(len(C)) if sizes is None else sizes.astype(np.float64)

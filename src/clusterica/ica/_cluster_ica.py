@@ -96,9 +96,9 @@ class ClusterICA(
         :func:`~clusterica.contrasts.check_contrast`. :math:`e^{-G}` must be a density, which that of a
         bounded G, such as ``Exponential()``, is not. None leaves the centroids as they are.
     cluster_rows : int or None, default=None
-        Number of rows, drawn at random, that the clusterer sees. With refine, which needs no more than a
-        start, None is half of them, within 100 and 400 for each component, of which ten are counted at
-        least. Without it, None is all rows.
+        Number of rows, drawn at random, that the clusterer sees. Without refine, None is all rows. With
+        refine, for which the clusters are only a start, None is half of the rows, but at least 100 and at
+        most 400 for each component (1,000 and 4,000 for fewer than ten components).
     max_iter : int, default=500
         Maximum number of iterations of refine.
     random_state : int, RandomState, Generator or None, default=None
@@ -335,7 +335,7 @@ class ClusterICA(
         # Five starts where there is no orthogonal one: one in two may end in a poor optimum.
         n_init = 1 if n_lines <= n_white else 5
         # Sparse sources are found in 5 to 10 iterations. On 50 light-tailed ones 110 took half of the
-        # time of a fit, in vain.
+        # time of a fit, and found nothing.
         settings = {"max_iter": 15} if is_start else {}
         clusterer = prepared(
             self.clusterer, n_centers=2 * n_lines, n_init=n_init, rng=rng, **settings

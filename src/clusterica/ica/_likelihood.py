@@ -130,8 +130,8 @@ def maximize_likelihood(
     mean : ndarray of shape (n_features,)
         Mean of the data.
     contrast : callable or None, default=None
-        Minus the log-density of all sources, with derivatives. None fits a law of its own to every source of
-        the start.
+        Minus the log-density of all sources, with derivatives. None fits a distribution to every source
+        of the start.
     max_iter : int
         Maximum number of iterations.
     progress : Progress, optional
@@ -149,7 +149,7 @@ def maximize_likelihood(
         return Evaluation(objective, mean_of.gradient - np.eye(len(W)), h)
 
     solver = LBFGS(
-        evaluate=_LikelihoodOfLaws(rows, B0, mean) if contrast is None else evaluate,
+        evaluate=_FittedLikelihood(rows, B0, mean) if contrast is None else evaluate,
         retract=lambda W, E: W + E @ W,
         precondition=_quasi_newton,
         size=len,  # the squared length of the identity, which a relative move is compared with
@@ -180,20 +180,20 @@ def maximize_likelihood(
     return result._replace(params=B)
 
 
-class _LikelihoodOfLaws:
-    """The mean loss with a law for every source, fitted at the first evaluation and kept from then on."""
+class _FittedLikelihood:
+    """The mean loss with a distribution for every source, fitted at the first evaluation and then kept."""
 
     def __init__(self, rows: Rows, B0: np.ndarray, mean: np.ndarray) -> None:
         self._rows, self._B0, self._mean = rows, B0, mean
-        self._laws: Laws | None = None
+        self._scores: Scores | None = None
 
     def __call__(self, W: np.ndarray) -> Evaluation:
         """Return the mean loss, its relative gradient, and the curvatures h, one walk over the rows."""
         mean_of = ScoreSums(*means_of(score_sums, self._rows, W @ self._B0, self._mean))
-        # Laws that changed on the way would change the objective, and mislead the line search.
-        if self._laws is None:
-            self._laws = fit_laws(mean_of)
-        a, b = self._laws
+        # Scores that changed on the way would change the objective, and mislead the line search.
+        if self._scores is None:
+            self._scores = fit_scores(mean_of)
+        a, b = self._scores
         gradient = a[:, None] * mean_of.second + np.einsum("ki,kij->ij", b, mean_of.gradient)
         energy = np.diag(mean_of.second)
         h = np.outer(a + (b * mean_of.curvature).sum(axis=0), energy)
@@ -224,42 +224,43 @@ def _quasi_newton(gradient: np.ndarray, h: np.ndarray) -> np.ndarray:
     return E
 
 
-# --- Laws of sources ------------------------------------------------------------------------------
+# --- Distributions of sources ---------------------------------------------------------------------
 #
-# Laws of sources, fitted to them: the score ``ψ = a y + sum_k b_k g_k(y)`` nearest to that of the data.
+# A distribution is fitted by its score, ``ψ = a y + sum_k b_k g_k(y)``, the nearest one to that of the data.
 #
 # The score of a density p is ``φ = -p'/p``. Integration by parts gives ``E[φ h] = E[h']`` for every h, so
 # that the projection of φ on functions h solves ``E[h hᵀ] c = E[h']``: it needs no density (Pham and
 # Garat, "Blind separation of mixture of independent sources through a quasi-maximum likelihood approach",
 # 1997). As y is among the functions, ``E[ψ y] = 1``, and ``κ = E[ψ'] = E[ψ²] >= 1``, with 1 for a Gaussian
-# law: the estimate of a pair of sources has the variance ``κ_i / (κ_i κ_j - 1) / n``, the least that these
+# one: the estimate of a pair of sources has the variance ``κ_i / (κ_i κ_j - 1) / n``, the least that these
 # functions allow.
 
 
-class Laws(NamedTuple):
+class Scores(NamedTuple):
     """Coefficients of the scores: a of shape (n_components,), b of shape (n_widths, n_components)."""
 
     linear: np.ndarray
     roots: np.ndarray
 
 
-def fit_laws(mean_of: ScoreSums) -> Laws:
-    """Return the laws nearest to sources of unit variance, from means over rows.
+def fit_scores(mean_of: ScoreSums) -> Scores:
+    """Return the scores nearest to those of sources of unit variance, from means over rows.
 
-    Each is a density: its linear term is not negative, and left out where tails are so heavy that it would
-    be. A law with heavy tails has no dip beside its peak either, as a negative wide term would make it: that
-    would fit sparse sources best, but its likelihood has many local optima on image patches.
+    Each is the score of a density: its linear term is not negative, and left out where tails are so heavy
+    that it would be. A density with heavy tails has no dip beside its peak either, as a negative wide term
+    would make it: that would fit sparse sources best, but its likelihood has many local optima on image
+    patches.
     """
     wide_first = np.diagonal(mean_of.gradient[0]) / np.diag(mean_of.second)
     heavy = mean_of.curvature[0] > wide_first  # the criterion of extended infomax
-    laws = _fit(mean_of, np.array([True, True]))
+    both = _fit(mean_of, np.array([True, True]))
     narrow = _fit(mean_of, np.array([False, True]))
-    dips = heavy & (laws.roots[0] < 0)
-    return Laws(*(np.where(dips, *pair) for pair in zip(narrow, laws, strict=True)))
+    dips = heavy & (both.roots[0] < 0)
+    return Scores(*(np.where(dips, *pair) for pair in zip(narrow, both, strict=True)))
 
 
-def _fit(mean_of: ScoreSums, used: np.ndarray) -> Laws:
-    """Return the laws with some of the roots, and a linear term that is not negative."""
+def _fit(mean_of: ScoreSums, used: np.ndarray) -> Scores:
+    """Return the scores with some of the roots, and a linear term that is not negative."""
     products = np.moveaxis(mean_of.products, -1, 0)[:, used][:, :, used]
     # E[g_k y] and E[g_k'], of shape (n_components, n_used)
     with_y = np.diagonal(mean_of.gradient, axis1=1, axis2=2).T[:, used]
@@ -280,4 +281,4 @@ def _fit(mean_of: ScoreSums, used: np.ndarray) -> Laws:
     scale = np.where(falls, with_y[:, 0], scale)
     roots = np.zeros_like(mean_of.curvature)
     roots[used] = np.where(a[:, None] < 0, bounded / scale[:, None], b).T
-    return Laws(np.maximum(a, 0), roots)
+    return Scores(np.maximum(a, 0), roots)

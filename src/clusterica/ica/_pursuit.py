@@ -81,8 +81,8 @@ class KurtosisPursuit(
         What measures it, for projections p of unit variance. Each is oriented to be negative for
         sub-Gaussian p:
 
-        - "kurtosis": :math:`E p^4 - 3`. A single row some standard deviations away can turn it; the others
-          bear several. Rows far away spoil the whitening, and so every contrast.
+        - "kurtosis": :math:`E p^4 - 3`. A single row some standard deviations away can turn the direction;
+          the other contrasts withstand several. Rows far away spoil the whitening, and so every contrast.
         - "logcosh": :math:`E \log\cosh \nu - E \log\cosh p`, with :math:`\nu` normal.
         - "exp": :math:`E e^{-p^2/2} - E e^{-\nu^2/2}`, the least sensitive to outliers.
         - "negentropy": the square of the last one, scaled to approximate the negentropy in nats, with the

@@ -49,8 +49,8 @@ def fold_overcomplete(centroids: np.ndarray, energies: np.ndarray, n_lines: int)
     centroids : ndarray of shape (n_clusters, n_features)
         Near both ends of the lines, or not on a line.
     energies : ndarray of shape (n_clusters,)
-        Energy of the rows along each. Of very sparse sources most rows are all but zero: they are many, and
-        lie in one cluster, whose centroid has no meaning.
+        Energy of the rows along each. With very sparse sources most rows are nearly zero, and lie in one
+        cluster, whose centroid has no meaning.
     n_lines : int
         How many lines to return at most.
     """

@@ -45,7 +45,7 @@ from clusterica.ops.patch import n_places, normalize_contrast, take_patches
 from clusterica.optim import Progress
 from clusterica.preprocessing import ContrastNormalizer, GradientDescriptor, Whitener
 
-LEARNERS = ("spherical-k-means", "patches")
+LEARNERS = ("gain-shape-k-means", "patches")
 _AT_ONCE = 2**14  # patches that are cut together; the index of each of their pixels takes 8 bytes
 
 # --- Random patches ---------------------------------------------------------------------------------
@@ -251,7 +251,8 @@ def make_learner(
 ) -> Any:
     """Return an unfitted copy of the learner that learns n_filters, or None for "patches"."""
     if isinstance(learner, str):
-        if learner not in LEARNERS:
+        # "spherical-k-means" is what model files of 0.1.0 call it.
+        if learner not in (*LEARNERS, "spherical-k-means"):
             raise ValueError(
                 f"learner={learner!r} is not known; use one of {LEARNERS}, or an estimator"
             )

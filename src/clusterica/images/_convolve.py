@@ -326,7 +326,7 @@ def encode_images(
     Parameters
     ----------
     images : Images
-    coders : sequence of Staged, Rectified or Fused
+    coders : sequence of Coder
         One for every region.
     shape : Shape
     n_codes : sequence of int

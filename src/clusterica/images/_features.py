@@ -57,8 +57,8 @@ from clusterica.images._source import (
     Images,
     Part,
     check_grid,
+    check_image_labels,
     check_images,
-    check_labels,
     warn_if_alpha,
 )
 from clusterica.ops.patch import CellPooling, Grid
@@ -90,7 +90,7 @@ class ImageFeatures(
     whitener : "auto", transformer or None, default="auto"
         Second step: by default a :class:`~clusterica.preprocessing.Whitener` with the constants of
         [1]_, 0.1 up to 8 x 8 pixels and 0.01 from 16 x 16 on, between them interpolated.
-    learner : {"spherical-k-means", "patches"} or estimator, default="spherical-k-means"
+    learner : {"gain-shape-k-means", "patches"} or estimator, default="gain-shape-k-means"
         What learns the filters: 20 iterations of :class:`~clusterica.cluster.GainShapeKMeans`, or any
         estimator with ``cluster_centers_`` or ``components_``, of this library or of scikit-learn.
         "patches" takes random whitened patches of unit length as they are. A pipeline, whose last step gets
@@ -183,7 +183,7 @@ class ImageFeatures(
         n_patches: int = 400_000,
         normalizer: Any = "auto",
         whitener: Any = "auto",
-        learner: Any = "spherical-k-means",
+        learner: Any = "gain-shape-k-means",
         encoder: Any = "soft-threshold",
         stride: int = 1,
         pooling: str = "sum",
@@ -223,7 +223,7 @@ class ImageFeatures(
         # First, so that a wrong encoder is an error before the images are read.
         encoder = self._make_encoder()
         images = self._checked(X, reset=True)
-        labels = None if y is None else check_labels(y, images.n_images)
+        labels = None if y is None else check_image_labels(y, images.n_images)
         rng, shape = as_generator(self.random_state), self._shape()
         n_regions = int(np.prod(shape.regions))
         n_classes = None if labels is None else len(np.unique(labels))
@@ -381,8 +381,11 @@ class ImageFeatures(
     def _make_encoder(self) -> Any:
         """Return the encoder, once it is checked that it can go with the learner."""
         if isinstance(self.encoder, str) and self.encoder in OWN_CODES:
-            named = isinstance(self.learner, str)
-            if self.learner == "patches" if named else not hasattr(self.learner, "transform"):
+            if isinstance(self.learner, str):
+                has_transform = self.learner != "patches"
+            else:
+                has_transform = hasattr(self.learner, "transform")
+            if not has_transform:
                 raise ValueError(
                     f"encoder={self.encoder!r} needs a learner with a transform, and learner="
                     f"{self.learner!r} has none; name an encoder, such as 'soft-threshold'"

@@ -239,7 +239,7 @@ def warn_if_alpha(images: Images) -> None:
         )
 
 
-def check_labels(y: Any, n_images: int) -> np.ndarray:
+def check_image_labels(y: Any, n_images: int) -> np.ndarray:
     """Return labels of images as a host array, one for every image."""
     labels = np.asarray(y.cpu() if array_api_compat.is_torch_array(y) else y)
     if labels.shape[:1] != (n_images,):

@@ -30,7 +30,6 @@ from clusterica.arrays import (
     check_weights,
     fetched,
     fit_context,
-    is_host_array,
     map_rows,
     to_host,
     warn_user,
@@ -411,8 +410,7 @@ def _solver_kind(
     rows three times as fast as L-BFGS on the rows: a GPU finds eigenvectors fast, and is slow at short steps.
     """
     n, d = rows.n_rows, rows.n_features
-    on_device = not is_host_array(rows.place.put(np.zeros(1)))
-    if search and on_device and _FEW_ROWS < n <= max(d, 6000):
+    if search and not rows.place.is_numpy and _FEW_ROWS < n <= max(d, 6000):
         return PrincipalSolver if PrincipalSolver.memory(n) <= rows.place.memory else LBFGSSolver
     if n <= max(d, _FEW_ROWS) and NewtonSolver.memory(n) <= rows.place.memory:
         return NewtonSolver

@@ -10,7 +10,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.linalg
 
-from clusterica.arrays import Array, Place, engine_name, namespace_of, one_blas_thread, to_host
+from clusterica.arrays import (
+    Array,
+    Place,
+    engine_name,
+    namespace_of,
+    one_blas_thread,
+    take,
+    to_host,
+)
 from clusterica.linear._held_out import every_fifth
 from clusterica.ops.margin import winners
 
@@ -86,10 +94,10 @@ class GramProblem:
             # The best alpha of the nearest width is near that of this one.
             nearest = min(found, key=lambda k: abs(k - i), default=None)
             first = len(alphas) // 2 if nearest is None else found[nearest][1]
-            found[i] = climb(at_alpha, first, len(alphas))
+            found[i] = search_grid(at_alpha, first, len(alphas))
             return found[i][0]
 
-        best, _ = climb(at_gamma, min(1, len(gammas) - 1), len(gammas))
+        best, _ = search_grid(at_gamma, min(1, len(gammas) - 1), len(gammas))
         if best.A is None:
             raise ValueError(
                 f"the kernel matrix is not positive definite with alpha={best.alpha:g}; raise alpha"
@@ -161,14 +169,7 @@ def here(values: Array) -> Array:
     return values if engine_name(values) is None else to_host(values)
 
 
-def take(X: Array, rows: np.ndarray) -> Array:
-    """Return some rows of an array, tensor or Dask array."""
-    if engine_name(X) is not None:
-        return X[rows]
-    return namespace_of(X).take(X, Place(X).put(rows), axis=0)
-
-
-def climb(score: Callable[[int], Trial], first: int, n: int) -> tuple[Trial, int]:
+def search_grid(score: Callable[[int], Trial], first: int, n: int) -> tuple[Trial, int]:
     """Return the best of n values on a list and its place, going up from the first until it gets worse."""
     best, at = score(first), first
     for step in (1, -1):

@@ -94,7 +94,7 @@ def climb(
     """Return the step with the best score, searched from the first one up and down.
 
     The search ends when the two steps on either side of the best one are known and not better, and the lowest
-    step is worse by more than chance. Upwards scores may stay level for good, once all rows are separated;
+    step is worse by more than chance. Upwards scores may stay level for ever, once all rows are separated;
     downwards they end, and the best ones may lie behind a level stretch.
 
     Parameters

@@ -17,6 +17,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from clusterica.arrays import (
+    AccuracyMixin,
     Array,
     Estimator,
     Interval,
@@ -33,15 +34,16 @@ from clusterica.arrays import (
     fit_context,
     map_chunks,
     namespace_of,
+    take,
     to_host,
     working_dtype,
 )
-from clusterica.linear._gram import Gram, GramProblem, check_block, energies, here, rbf, take, wide
+from clusterica.linear._gram import Gram, GramProblem, check_block, energies, here, rbf, wide
 from clusterica.linear._held_out import fit_temperature, probabilities
 from clusterica.ops.margin import winners
 
 
-class KernelRidgeClassifier(ClassifierMixin, Estimator):
+class KernelRidgeClassifier(AccuracyMixin, ClassifierMixin, Estimator):
     r"""Kernel ridge regression to targets of 1 and -1, one classifier for each class.
 
     With the Gram matrix K of standardised features, or an RBF of it, the decisions are :math:`K A + b` with
@@ -162,12 +164,7 @@ class KernelRidgeClassifier(ClassifierMixin, Estimator):
         """
         X = self._checked(X, reset=True)
         n = len(X)
-        self.classes_, codes = check_labels(self, y, n)
-        if len(self.classes_) < 2:
-            raise ValueError(
-                "KernelRidgeClassifier needs at least two classes in y, and y has only "
-                f"{self.classes_.tolist()[0]!r}"
-            )
+        self.classes_, codes = check_labels(self, y, n, min_classes=2)
         Y = np.where(codes[:, None] == np.arange(len(self.classes_)), 1.0, -1.0)
         # Of two classes one column is enough: the other is its negative.
         Y = Y[:, 1:] if len(self.classes_) == 2 else Y
@@ -217,9 +214,8 @@ class KernelRidgeClassifier(ClassifierMixin, Estimator):
         if chunks is not None:
             n_classes = len(self.classes_)
             like = np.empty((1,) if n_classes == 2 else (1, n_classes))
-            frozen = copy(
-                self
-            )  # the result is lazy, and must not change if this classifier is fitted again
+            # A copy: the result is lazy, and must not change if this classifier is fitted again.
+            frozen = copy(self)
             return map_chunks(lambda X: to_host(frozen.decision_function(X)), chunks, like=like)
         # Summed over the blocks of features, of which only one is in memory.
         decisions: Any = 0.0
@@ -231,6 +227,7 @@ class KernelRidgeClassifier(ClassifierMixin, Estimator):
             squares: Any = 0.0
             own: Any = 0.0
             for F, L in zip(self._blocks(X), self._blocks(self.X_fit_), strict=True):
+                L = Place(F).put(L)  # new rows may be tensors where the rows of fit were arrays
                 cross = cross + wide(F @ L.T)
                 squares, own = squares + energies(F), own + energies(L)
             D = squares[:, None] + own[None, :] - 2 * cross

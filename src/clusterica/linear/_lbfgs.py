@@ -84,8 +84,8 @@ class LBFGSSolver(Solver):
             precondition=self._last[1],
             tol=task.tol,
             floor=task.floor,
-            noise=4
-            * eps,  # sums over blocks are in float64, so objectives are off by a few roundings
+            # Sums over blocks are in float64, so objectives are off by a few roundings.
+            noise=4 * eps,
         )
 
         def unpack(packed: Any) -> Any:

@@ -19,7 +19,6 @@ import numpy as np
 from clusterica.arrays import (
     Array,
     Rows,
-    is_host_array,
     map_reduce,
     map_rows,
     namespace_of,
@@ -225,7 +224,7 @@ def standardised_rows(
     rows: Rows, standard: Standard, indices: HostArray, dtype: np.dtype[Any]
 ) -> Array:
     """Return the rows at sorted indices, standardised, where the rows are."""
-    if rows.place.is_numpy or is_host_array(rows.home.like):
+    if rows.place.is_numpy or rows.home.is_numpy:
         X = rows.place.put(rows.take(indices))
     else:  # on a device, without a detour through the host
         parts = []

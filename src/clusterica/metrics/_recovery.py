@@ -59,7 +59,7 @@ def recovery_distance(centroids: Any, basis: Any) -> float:
     0.6
     """
     # Lengths do not count: a source has no scale.
-    C, B = unit_rows("centroids", centroids), unit_rows("basis", basis)
+    C, B = checked_unit_rows("centroids", centroids), checked_unit_rows("basis", basis)
     if C.shape[1] != B.shape[1]:
         raise ValueError(
             f"centroids have {C.shape[1]} features and basis has {B.shape[1]}; both must have "
@@ -177,7 +177,7 @@ def _matrix(name: str, values: Any) -> np.ndarray:
     return M
 
 
-def unit_rows(name: str, values: Any) -> np.ndarray:
+def checked_unit_rows(name: str, values: Any) -> np.ndarray:
     """Return rows of unit length; a row of zeros has no direction."""
     M = _matrix(name, values)
     # Divided by the largest entry first: the squares of large or tiny numbers are not finite.

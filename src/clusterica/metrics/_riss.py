@@ -11,7 +11,7 @@ import numpy as np
 from clusterica.arrays import as_generator, to_host
 from clusterica.cluster import with_n_centers
 from clusterica.datasets import make_sparse_sources
-from clusterica.metrics._recovery import matched_distance, recovery_distance, unit_rows
+from clusterica.metrics._recovery import checked_unit_rows, matched_distance, recovery_distance
 
 # A missed axis gives a distance near 1; K-means on 10,000 rows of two Laplace sources gives about 0.03
 # (Vinnikov & Shalev-Shwartz, table 1).
@@ -176,7 +176,7 @@ def _centroids(clusterer: Any, X: np.ndarray, *, seed: int) -> np.ndarray:
             "(n_clusters, n_features)."
         )
     # The length of a centroid says nothing about its axis.
-    C = unit_rows(f"cluster_centers_ of {name}", to_host(centers))
+    C = checked_unit_rows(f"cluster_centers_ of {name}", to_host(centers))
     if C.shape != (2 * X.shape[1], X.shape[1]):
         raise ValueError(
             f"{name} found cluster_centers_ of shape {C.shape} in {X.shape[1]} features; the test is "

@@ -8,19 +8,20 @@ from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from clusterica.arrays import (
+    AccuracyMixin,
     Array,
     Estimator,
     Interval,
-    Labels,
     as_generator,
     base_class,
     check_labels,
     fit_context,
     namespace_of,
+    take,
     to_host,
 )
 from clusterica.linear import (
@@ -31,7 +32,6 @@ from clusterica.linear import (
     fit_temperature,
     probabilities,
 )
-from clusterica.networks._layer import take
 from clusterica.networks._network import FeatureNetwork
 from clusterica.ops.margin import winners
 
@@ -52,7 +52,7 @@ class FeatureBlocks(Estimator):
 
 
 @base_class
-class BaseImageClassifier(ClassifierMixin, Estimator, ABC):
+class BaseImageClassifier(AccuracyMixin, ClassifierMixin, Estimator, ABC):
     """What image classifiers share: features are learned without labels, then a classifier with them."""
 
     temperature_: float
@@ -75,7 +75,7 @@ class BaseImageClassifier(ClassifierMixin, Estimator, ABC):
         self
         """
         X = as_array(X)
-        check_two_classes(self, y, len(X))  # before the time that features take
+        check_labels(self, y, len(X), min_classes=2)  # before the time that features take
         if unlabeled is not None:
             check_same_size(unlabeled, X)
         return self.learn(X if unlabeled is None else unlabeled).fit_classifier(X, y)
@@ -250,7 +250,7 @@ class ImageClassifier(BaseImageClassifier):
         """
         check_is_fitted(self, "networks_")
         X = as_array(X)
-        self.classes_, codes = check_two_classes(self, y, len(X))
+        self.classes_, codes = check_labels(self, y, len(X), min_classes=2)
         # Another stream than that of the networks' seeds.
         rng = as_generator(self.random_state).spawn(1)[0]
         # On some of the images: their features are computed once for every value that is tried.
@@ -358,17 +358,6 @@ def accuracy(decisions: np.ndarray, codes: np.ndarray) -> float:
     columns = decisions.reshape(len(codes), -1)  # one column decides between two classes
     seen = ~np.isnan(columns).any(axis=1)
     return float(np.mean(winners(columns[seen]) == codes[seen]))
-
-
-def check_two_classes(estimator: BaseEstimator, y: Any, n: int) -> Labels:
-    """Return the labels of n images; refuse labels of one class."""
-    labels = check_labels(estimator, y, n)
-    if len(labels.classes) < 2:
-        raise ValueError(
-            f"{type(estimator).__name__} needs at least two classes in y, and y has only "
-            f"{labels.classes.tolist()[0]!r}"
-        )
-    return labels
 
 
 def check_same_size(unlabeled: Any, X: Any) -> None:

@@ -9,14 +9,13 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from clusterica.arrays import as_generator, to_host
+from clusterica.arrays import as_generator, check_labels, to_host
 from clusterica.linear import fit_temperature
 from clusterica.networks._classifier import (
     BaseImageClassifier,
     ImageClassifier,
     accuracy,
     as_array,
-    check_two_classes,
 )
 from clusterica.ops.margin import winners
 
@@ -119,7 +118,7 @@ class Committee(BaseImageClassifier):
         """
         check_is_fitted(self, "members_")
         X = as_array(X)
-        self.classes_, codes = check_two_classes(self, y, len(X))
+        self.classes_, codes = check_labels(self, y, len(X), min_classes=2)
         unseen = [member.fit_classifier(X, y).validation_decisions_ for member in self.members_]
         # Members may leave out different images: those that every member has a decision on.
         seen = np.isfinite(np.stack([d.reshape(len(codes), -1) for d in unseen])).all(axis=(0, 2))
@@ -134,14 +133,10 @@ class Committee(BaseImageClassifier):
         scaled = [d[seen] / s for d, s in zip(unseen, self.scales_, strict=True)]
         codes = codes[seen]
         self.validation_accuracies_ = np.array([accuracy(d, codes) for d in scaled])
-        # Add the member that helps most, again and again, and keep the best sum on the way.
-        counts, total, self.validation_accuracy_ = (
-            np.zeros(len(scaled)),
-            np.zeros(scaled[0].shape),
-            -1.0,
-        )
-        # Members are added one by one, the same more than once. Weights then are multiples of 1/20: finer
-        # ones fit the noise of some thousand images.
+        counts, total = np.zeros(len(scaled)), np.zeros(scaled[0].shape)
+        self.validation_accuracy_ = -1.0
+        # Add the member that helps most, again and again, and keep the best sum on the way. After 20 times
+        # weights are multiples of 1/20: finer ones fit the noise of some thousand images.
         for _ in range(20):
             scores = [accuracy(total + d, codes) for d in scaled]
             added = int(np.argmax(scores))

@@ -148,7 +148,6 @@ class DependencyGroups(Estimator):
             dependency_on = lambda seeds: rng.random((len(seeds), d))  # noqa: E731
         # Coates & Ng 2012 call the exact computation practical for fewer than 10,000 inputs.
         elif energy and (self.method == "exact" or (self.method == "auto" and d <= 10_000)):
-            # A share of the mean eigenvalue: without it directions of mere noise count as much as others.
             whitener = Whitener(eps=f"{100 * EPS}%").fit(X)
             T, mean = (
                 np.asarray(to_host(a), rows.dtype) for a in (whitener.whitening_, whitener.mean_)

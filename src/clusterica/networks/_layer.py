@@ -17,12 +17,13 @@ from clusterica.arrays import (
     Interval,
     StrOptions,
     as_generator,
-    engine_name,
     fit_context,
     namespace_of,
+    take,
 )
 from clusterica.images import ImageFeatures
 from clusterica.networks._groups import DependencyGroups
+from clusterica.ops.patch import n_places
 from clusterica.optim import Progress
 
 
@@ -64,7 +65,6 @@ class Layer(Estimator):
         The fitted steps of each group.
     maps_shape_ : tuple (height, width, n_maps)
         Shape of the output for one input.
-
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
@@ -96,7 +96,7 @@ class Layer(Estimator):
         encoder: Any = "soft-threshold",
         normalizer: Any = "auto",
         whitener: Any = "auto",
-        learner: Any = "spherical-k-means",
+        learner: Any = "gain-shape-k-means",
         n_patches: int = 400_000,
         random_state: Any = None,
     ) -> None:
@@ -220,7 +220,9 @@ class Layer(Estimator):
 
     def places(self, height: int, width: int) -> tuple[int, int]:
         """Return how many patches an input of this size has, down and across."""
-        down, across = (max(0, (n - self.patch_size) // self.stride + 1) for n in (height, width))
+        down, across = (
+            n_places(n, patch_size=self.patch_size, stride=self.stride) for n in (height, width)
+        )
         return down, across
 
     def _groups(self, X: Any, rng: np.random.Generator) -> list[np.ndarray]:
@@ -250,11 +252,3 @@ class Layer(Estimator):
 def _of_group(X: Any, group: np.ndarray) -> Any:
     """Return the maps of a group; X itself if that is all of them."""
     return X if len(group) == X.shape[3] else take(X, group, axis=3)
-
-
-def take(X: Any, chosen: np.ndarray, *, axis: int = 0) -> Any:
-    """Return some entries of an axis of an array, memory map, tensor or Dask array, where it is."""
-    xp = namespace_of(X)
-    if isinstance(X, np.ndarray) or engine_name(X) is not None:
-        return xp.take(X, chosen, axis=axis)
-    return xp.take(X, xp.asarray(chosen, device=X.device), axis=axis)

@@ -31,8 +31,9 @@ from clusterica.arrays import (
     fit_context,
     map_chunks,
     namespace_of,
+    take,
 )
-from clusterica.networks._layer import Layer, take
+from clusterica.networks._layer import Layer
 from clusterica.ops.patch import CellPooling, grid_cells, pool
 from clusterica.optim import fit_progress
 from clusterica.preprocessing import ContrastNormalizer
@@ -337,6 +338,11 @@ def _as_images(X: Any) -> Any:
         raise ValueError(
             f"X has shape {tuple(X.shape)}; give images (n, height, width) or (n, height, width, channels), "
             "or rows (n, n_features)"
+        )
+    if X.shape[0] == 0:
+        raise ValueError(
+            f"Found array with 0 sample(s) (shape={tuple(X.shape)}) while a minimum of 1 is required by "
+            "FeatureNetwork."
         )
     if len(X.shape) == 2:
         # A row is an image of one pixel whose features are channels: no other code needs to handle rows.

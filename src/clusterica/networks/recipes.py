@@ -110,7 +110,7 @@ def _kernel(networks: list[FeatureNetwork], large: bool, random_state: Any) -> I
 
 
 def _one_layer(n_filters: int, patch_size: int, *, large: bool) -> FeatureNetwork:
-    """Return a network of one layer, the features of Coates & Ng 2012 but for the square root."""
+    """Return a network of one layer, the features of Coates & Ng 2012 with a square root."""
     grid: Any = [(1, 1), (2, 2), (3, 3)] if large else (2, 2)
     # The square root keeps a few large codes from drowning the others.
     return FeatureNetwork([Layer(n_filters, patch_size=patch_size)], grid=grid, power=0.5)

@@ -212,7 +212,8 @@ def scores(X: Array, C: Array) -> Array:
     return np.asarray(X @ C.T) if is_host_array(X) else X @ C.T
 
 
-@working_memory(lambda row, C: 3 * C.shape[0] * row.itemsize)
+# The scores, their negatives, and both side by side.
+@working_memory(lambda row, C: 4 * C.shape[0] * row.itemsize)
 def scores_of_both_signs(X: Array, C: Array) -> Array:
     """Return the inner products with all centres and then with their negatives, (n_rows, 2 n_centers)."""
     S = scores(X, C)

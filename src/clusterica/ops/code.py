@@ -205,7 +205,7 @@ def omp(X: Array, D: Array, G: Array, inverse: Array, *, n_nonzero: int) -> Arra
 def omp_reference(X: Array, D: Array, G: Array, inverse: Array, *, n_nonzero: int) -> Array:
     """All rows at once: the t-th step adds a t-th atom to every row.
 
-    The chosen atoms are made orthonormal as they come: ``u_t`` is the t-th atom less its projections,
+    The chosen atoms are made orthonormal as they come: ``u_t`` is the t-th atom minus its projections,
     scaled to unit length. A step keeps ``V_t = D u_t``, the responses of u_t, from which follow the
     Cholesky factor of the chosen atoms, ``L[t, i] = <d_t, u_i> = V_i[j_t]``, and the responses of what
     is left of the row, ``Q <- Q - <x, u_t> V_t``.

@@ -212,9 +212,8 @@ def sheather_jones(weights: np.ndarray, step: float, n: float, *, stages: int = 
         """Return the best variance that follows if the last norm is estimated with variance t."""
         for j in range(stages, 0, -1):
             # ‖f^(j+1)‖² of the density with variance t, on an interval of length 1.
-            some = slice(
-                int(sqrt(100 / t) / pi) + 1
-            )  # the exponential leaves nothing of the others
+            # Of higher frequencies the exponential leaves nothing.
+            some = slice(int(sqrt(100 / t) / pi) + 1)
             norm = 0.5 * np.sum(k2[some] ** (j + 1) * squares[some] * np.exp(-k2[some] * t))
             odd = factorial(2 * j) / (2**j * factorial(j))  # 1 · 3 · 5 ··· (2j - 1)
             t = ((1 + 0.5 ** (j + 0.5)) / 3 * odd / (n * sqrt(pi / 2) * norm)) ** (2 / (3 + 2 * j))

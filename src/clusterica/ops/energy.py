@@ -110,9 +110,8 @@ def pair_energy_correlations(
     along, across = (1 / np.sqrt(np.clip(1 + s * r, 0, None) + eps) for s in (1, -1))
     a, b = (along + across) / 2, (along - across) / 2
     ab, squares = a * b, a * a + b * b
-    both = (
-        ab**2 * (u4 + v4) + 2 * ab * squares * (u3v + uv3) + (squares**2 + 2 * ab**2) * u2v2
-    )  # the mean of z_j² z_k²
+    # The mean of z_j² z_k².
+    both = ab**2 * (u4 + v4) + 2 * ab * squares * (u3v + uv3) + (squares**2 + 2 * ab**2) * u2v2
     fourth_j = a**4 * u4 + 4 * a**3 * b * u3v + 6 * ab**2 * u2v2 + 4 * a * b**3 * uv3 + b**4 * v4
     fourth_k = b**4 * u4 + 4 * a * b**3 * u3v + 6 * ab**2 * u2v2 + 4 * a**3 * b * uv3 + a**4 * v4
     mean = squares + 2 * ab * r  # of both z_j² and z_k²

@@ -1,6 +1,6 @@
 """Lasso codes from products alone, ``min_s 0.5 sᵀ G s - bᵀ s + alpha |s|_1``, which may be a kernel's.
 
-With ``b = k(W, x)`` and ``G = k(W, W)`` that is ``0.5 |φ(x) - Wᵀ s|² + alpha |s|_1``, less a constant.
+With ``b = k(W, x)`` and ``G = k(W, W)`` that is ``0.5 |φ(x) - Wᵀ s|² + alpha |s|_1`` up to a constant.
 """
 
 from __future__ import annotations

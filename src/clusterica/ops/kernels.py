@@ -67,7 +67,7 @@ def gram(kernel: Kernel, W: Array) -> Array:
 
 
 def scale_rows(X: Array, *, normalize: bool) -> Array:
-    """Return rows as a kernel sees them: at unit length if `normalize`, but for rows of zeros, which stay.
+    """Return rows as a kernel sees them: at unit length if `normalize`; rows of zeros stay as they are.
 
     Rows of a single feature would become 1 or -1, and are refused.
     """

@@ -29,7 +29,7 @@ def local_codes(X: Array, D: Array, shift: Array, *, n_neighbors: int, ridge: fl
     xp = namespace_of(X)
     X = X - shift
     n, k = X.shape[0], n_neighbors
-    scores = row_energies(D)[None, :] - 2 * (X @ D.T)  # squared distances, but for |x|²
+    scores = row_energies(D)[None, :] - 2 * (X @ D.T)  # squared distances without |x|²
     if is_host_array(scores):
         nearest = np.argpartition(scores, k - 1, axis=1)[:, :k]
     else:

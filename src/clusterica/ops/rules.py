@@ -1,6 +1,6 @@
 """The rules of the K-means family: what a row gains from its best centre, and what it adds to it.
 
-The score of a row x and a centre c is the inner product, less ``|c|^2 / 2`` under the Euclidean rule.
+The score of a row x and a centre c is the inner product, minus ``|c|^2 / 2`` under the Euclidean rule.
 The rules differ in three small functions of the best score:
 
 ===========  =================  ====================  =========================  ===================

@@ -1,4 +1,4 @@
-"""Sums over rows for laws of sources whose score is ``ψ(y) = a y + sum_k b_k y / √(y² + w_k²)``.
+"""Sums over rows for distributions of sources with the score ``ψ(y) = a y + sum_k b_k y / √(y² + w_k²)``.
 
 Each term is the derivative of ``√(y² + w²)``, a parabola up to about w and a straight line beyond. A wide and
 a narrow one, with a linear term, bend as heavy tails (b > 0), light tails (b < 0) and peaks at 0 ask
@@ -15,7 +15,7 @@ from clusterica.arrays import Array, gpu_twin, in_tiles, namespace_of, working_m
 from clusterica.ops.linalg import project
 
 # In units of the standard deviation of a source. By the asymptotic variance of the estimate (see
-# `clusterica.ica._likelihood`) both together lose to tanh with uncorrelated sources on no law that was tried
+# `clusterica.ica._likelihood`) both together lose to tanh with uncorrelated sources on no distribution tried
 # (Laplace and its cube, Student t3 and t5, logistic, Bernoulli-Gaussian, exponential, uniform, arcsine,
 # triangular, two-valued); a single one loses on some: 0.1 on light tails by 40 times, 1 on light tails
 # by 1.2 times.

@@ -42,7 +42,7 @@ class MixtureSums(NamedTuple):
     counts: Array
     """Sum of the memberships."""
     log_likelihood: Array
-    """Sum of the log-densities, each less a constant; see `offsets`."""
+    """Sum of the log-densities, each minus a constant; see `offsets`."""
     weight: Array
     """Weight of the rows."""
 
@@ -79,7 +79,7 @@ def concentration(n_features: int, r: np.ndarray, *, largest: float) -> np.ndarr
 
 
 def offsets(mixture: Mixture) -> tuple[np.ndarray, float]:
-    """Return ``log π_j + log c_d(κ_j)`` less the largest of them, and that one.
+    """Return ``log π_j + log c_d(κ_j)`` minus the largest of them, and the largest.
 
     Both the constants and ``κ μᵀ x`` may be thousands; without the part that all components share, float32
     keeps the digits of their differences.

@@ -34,7 +34,7 @@ class Progress:
     X, y : data of the fit
         Passed on to callbacks that ask for them, such as scikit-learn's ScoringMonitor.
     sample_weight : weights of the fit
-        Not for callbacks; a recorder tells by all three whether it resumes the same fit.
+        Not for callbacks: a checkpoint compares all three, to resume the same fit only.
     """
 
     def __init__(

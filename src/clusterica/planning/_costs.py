@@ -66,10 +66,10 @@ def kmeans(model: Any, size: Size) -> Work:
         else 0.0
     )
     last = 1 if model.compute_labels else 0
-    batch = min(n, model.batch_size or n) / n
     # The orthogonal start is iterations with orthogonal axes, as many as those that follow.
     rounds = 2 if isinstance(init, str) and init == "orthogonal" else 1
-    passes = rounds * size.n_iter * batch + last
+    # Batches renew the centres more often, but an iteration is a pass over all rows in any case.
+    passes = rounds * size.n_iter + last
     products = model.n_init * (one * passes + start)
     kept = 3 * m * d + 4 * k * d + last * 2 * n
     return Work(products, model.n_init * passes + 2, model.n_init * passes * n, kept, width=k)
@@ -154,7 +154,9 @@ def image_features(model: Any, size: Size) -> Work:
     d = p * p * channels
     if size.method == "transform":
         positions = ((height - p) // model.stride + 1) * ((width - p) // model.stride + 1)
-        n_cells = math.prod(model.grid) if isinstance(model.grid, tuple) else 4
+        # One grid, or several for a pyramid; every region has its own.
+        grids = model.grid if isinstance(model.grid[0], tuple | list) else [model.grid]
+        n_cells = math.prod(model.regions) * sum(math.prod(grid) for grid in grids)
         # Soft thresholds have two codes for a filter.
         return Work(2.0 * n * positions * d * k, 1, n * positions * k, 2 * n * n_cells * k, 2 * k)
     m = model.n_patches

@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from clusterica.arrays import active_config
-from clusterica.planning._costs import COSTS, Size
+from clusterica.planning._costs import COSTS, Size, image_features
 from clusterica.planning._machine import measure
 
 
@@ -107,7 +107,7 @@ def estimate(
             f"{', '.join(list(COSTS)[1:])}"
         )
     # Grey images may come without an axis of channels.
-    n_dims = (3, 4) if name == "ImageFeatures" else (2,)
+    n_dims = (3, 4) if cost is image_features else (2,)
     if len(shape) not in n_dims or min(shape) < 1:
         wanted = "(n_images, height, width, channels)" if 4 in n_dims else "(n_samples, n_features)"
         raise ValueError(f"shape={shape!r} must be {wanted}, all positive")

@@ -1,4 +1,4 @@
-"""Preparing rows: contrast normalisation and whitening."""
+"""Preparing rows: contrast normalisation, whitening, and descriptors of patches by their gradients."""
 
 from clusterica.preprocessing._contrast import ContrastNormalizer
 from clusterica.preprocessing._gradients import GradientDescriptor

@@ -39,7 +39,7 @@ class ContrastNormalizer(FloatOutputMixin, OneToOneFeatureMixin, TransformerMixi
         Added to the variance of a row. The value of 10 refers to pixels in 0..255. "auto" scales it to
         the range of the data, ``10 (range / 255)^2``: for values in [0, 1] that is ``10 / 255^2``. The
         range is the first of 1, 255 and 65535 that holds all values if none is negative, otherwise
-        the largest less the smallest value. A percentage such as ``"1%"`` is that share of the mean
+        the largest minus the smallest value. A percentage such as ``"1%"`` is that share of the mean
         variance of a row, for values that are not pixels.
 
     Attributes

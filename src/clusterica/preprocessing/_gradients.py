@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from math import isqrt
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
@@ -19,7 +18,7 @@ from clusterica.arrays import (
     fit_context,
     transform_rows,
 )
-from clusterica.ops.gradients import PatchShape, gradient_histograms
+from clusterica.ops.gradients import GradientHistograms
 
 
 class GradientDescriptor(
@@ -133,15 +132,14 @@ class GradientDescriptor(
         """
         check_is_fitted(self, "patch_shape_")
         rows = check_rows(self, X, reset=False)
-        describe = partial(
-            gradient_histograms,
-            shape=PatchShape(*self.patch_shape_),
+        histograms = GradientHistograms(
+            *self.patch_shape_,
             n_cells=self.n_cells,
             n_orientations=self.n_orientations,
             clip=float(self.clip),
             floor=float(self.floor),
         )
-        return transform_rows(describe, rows)
+        return transform_rows(histograms.describe, rows)
 
     def _shape(self, n: int) -> tuple[int, int, int]:
         """Return height, width and channels of patches of n numbers."""

@@ -102,7 +102,7 @@ class KernelWhitener(
 
     Notes
     -----
-    fit walks over the rows once, for the mean and the products of the m coordinates, and takes the
+    fit reads the rows once, for the mean and the products of the m coordinates, and takes the
     eigenvalues of two m x m matrices: about 48 m^2 bytes, and an error if that is over the memory budget.
 
     References

@@ -9,8 +9,8 @@ import numpy as np
 
 from clusterica.cluster import near_empty
 
-# Excess kurtosis of a source that K-means can find: 0 is Gaussian, 1.2 logistic, 3 Laplace.
-# That of 20,000 Gaussian values has a standard deviation of .035. Filters of 3 x 3 and 4 x 4 pixels of
+# Least excess kurtosis of what is not Gaussian: that of 20,000 Gaussian values has a standard deviation of
+# .035; a logistic distribution has 1.2 and a Laplace distribution 3. Filters of 3 x 3 and 4 x 4 pixels of
 # digits, which classify well, have medians of 0.2 and 0.4.
 SPARSE = 0.1
 
@@ -85,17 +85,24 @@ def _on_learned(part: dict[str, Any], empty: np.ndarray | None, what: str) -> It
         yield f"{int(empty.sum()):,} of {len(empty):,} {name} are near-empty: {remedy}."
     if part.get("kurtosis") is not None:
         known = part["kurtosis"][np.isfinite(part["kurtosis"])]
-        n_flat = int((known < SPARSE).sum())
-        # Some filters of patches are near-Gaussian, those of the mean; of sources all should be sparse.
-        if len(known) and n_flat > (0.5 * len(known) if what == "filters" else 0):
+        n_flat, n_gaussian = int((known < SPARSE).sum()), int((np.abs(known) < SPARSE).sum())
+        # Some filters of patches are near-Gaussian, those of the mean.
+        if what == "filters" and n_flat > 0.5 * len(known):
             yield (
-                f"{n_flat:,} of {len(known):,} {what} are not sparse (kurtosis below {SPARSE:g}), and "
+                f"{n_flat:,} of {len(known):,} filters are not sparse (kurtosis below {SPARSE:g}), and "
                 "K-means finds sparse directions only: check that the data is whitened, or ask for fewer."
+            )
+        # Sources may have light tails, and one Gaussian source is what the others leave.
+        if what == "sources" and n_gaussian > 1:
+            yield (
+                f"{n_gaussian:,} of {len(known):,} sources look Gaussian (kurtosis within {SPARSE:g} of 0), "
+                "and Gaussian sources can't be separated: ask for fewer, or give more rows."
             )
     if part["history"] is not None:
         values, max_iter = np.asarray(part["history"]["objective"]), part["history"]["max_iter"]
         total, last = abs(values[-1] - values[0]), abs(values[-1] - values[-2])
-        at_the_end = max_iter is not None and len(values) > max_iter
+        # A history has a value before every iteration, and mostly one more for the end.
+        at_the_end = max_iter is not None and len(values) >= max_iter
         # Two per cent of all improvement in one iteration: more of them would still change the filters.
         if at_the_end and total > 0 and last > 0.02 * total:
             yield (

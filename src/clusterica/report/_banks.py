@@ -172,6 +172,7 @@ def history_of(learner: Any) -> dict[str, Any] | None:
         return None
     return {
         "objective": history,
+        "n_iter": int(getattr(learner, "n_iter_", len(history) - 1)),
         "max_iter": getattr(learner, "max_iter", None),
         "learner": type(learner).__name__,
     }

@@ -123,7 +123,7 @@ class DiscriminativeRICA(BaseRICA):
         "constraint": [StrOptions(set(CONSTRAINTS))],
     }
 
-    # Twelve parameters: those of RICA but for signs, and three of the discrimination term.
+    # Twelve parameters: those of RICA except signs, and three of the discrimination term.
     def __init__(
         self,
         n_components_per_class: int | None = None,

@@ -42,24 +42,13 @@ def check_basis_labels(estimator: Any, y: Any, rows: Rows, n_per_class: int | No
     Without n_per_class the basis has as many vectors as there are features, or a few less, so that every
     class gets the same number, and one at least.
     """
-    classes, codes = check_labels(estimator, y, rows)
-    if len(classes) < 2:
-        raise ValueError(
-            f"{type(estimator).__name__} needs two or more classes, and y has one class only "
-            f"({classes.tolist()[0]!r}); give rows of other classes too"
-        )
+    labels = check_labels(estimator, y, rows, min_classes=2)
     # With as many classes as features or more, one basis vector for each class.
-    k = max(1, rows.n_features // len(classes)) if n_per_class is None else n_per_class
+    k = max(1, rows.n_features // len(labels.classes)) if n_per_class is None else n_per_class
     # K-means needs a row for every centre.
-    counts = np.bincount(codes)
-    fewest = int(counts.argmin())
-    if counts[fewest] < k:
-        raise ValueError(
-            f"class {classes[fewest]} has {counts[fewest]} rows, fewer than its {k} basis vectors; give "
-            "more rows, or lower n_components_per_class (in ImageFeatures n_filters)"
-        )
+    labels.check_class_sizes(k, "basis vectors")
     # Indices for sums by class, which torch takes as int64 only.
-    return BasisLabels(classes, codes.astype(np.int64), k)
+    return BasisLabels(labels.classes, labels.codes.astype(np.int64), k)
 
 
 def make_discrimination(

@@ -120,7 +120,7 @@ class Reconstruction:
         return unit_rows(namespace_of(W).where(self.outside(W)[:, None], W, self._within(W)))
 
     def outside(self, W: Array) -> Array:
-        """Return which rows are, but for rounding, directions in which the data does not vary."""
+        """Return which rows are, up to rounding, directions in which the data does not vary."""
         # Energies are squares: this is a length of about 1e-8 of that of the row.
         return row_energies(self._within(W)) <= float(np.finfo(np.float64).eps) * row_energies(W)
 

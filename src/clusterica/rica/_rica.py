@@ -31,8 +31,8 @@ class RICA(BaseRICA):
         \min_W \; \mathrm{E} \|W^\top W x / t - x\|^2 + \lambda\, \mathrm{E}\, g(W x), \qquad
         g(s) = \sum_j \sigma_j G(s_j) .
 
-    It learns more filters than features (overcomplete), and works on data that is not white. t is one, but
-    for more filters of unit length than features, see ``unit_norm``.
+    It learns more filters than features (overcomplete), and works on data that is not white. t is 1, except
+    for more filters of unit length than features; see ``unit_norm``.
 
     Parameters
     ----------

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from clusterica.experiments._checks import reached
 from clusterica.experiments._context import Context
 from clusterica.experiments._recognition import (
     POOLINGS,
@@ -27,21 +26,19 @@ from clusterica.experiments._recognition import (
 from clusterica.experiments._registry import experiment
 from clusterica.experiments._result import Check, Result
 from clusterica.experiments.coates_ng_2012._methods import (
-    NOTE as NETWORK_NOTE,
-)
-from clusterica.experiments.coates_ng_2012._methods import (
-    PAPER_POOLING,
+    DEFAULT_POOLING,
     RECIPES,
     Method,
     Row,
-    figure,
     make_features,
     make_recipe,
+    method_note,
     network_checks,
     network_methods,
     network_settings,
-    printed,
+    reached_checks,
     recipe_row,
+    table,
 )
 from clusterica.linear import LinearSVC
 
@@ -51,7 +48,7 @@ NOTE = (
     "and all test images are scored. The constants of contrast normalisation and whitening (contrast "
     "{contrast:g}, whitening {whitening:g}), and in the rows that say so the pooling ({pooling}), are chosen "
     "on training images that other draws of labels hold out; otherwise codes are summed over 2 x 2 cells. "
-    "Mirrored training images and pooling by validation are not in the paper. " + NETWORK_NOTE
+    "Mirrored training images and pooling by validation are not in the paper. "
 )
 METHODS = (
     Method("1 layer, 1600 maps", "64.6 ± 0.8", 1600),
@@ -77,7 +74,7 @@ QUICK = (METHODS[0], METHODS[3], METHODS[6], METHODS[8], METHODS[9], RECIPES[0])
     "P1-table2",
     title="CIFAR-10 with 400 labels a class, one to three layers",
     paper="Coates & Ng 2012, table 2",
-    claim="With 400 labels a class one layer of 1600 filters reaches 64.6 %, and more filters do not help; "
+    claim="With 400 labels a class one layer reaches 64.6 %, and more filters do not help; "
     "two layers with learned receptive fields reach 69.2 %, three 70.7 %.",
     draws=False,
     options=("data", "device", "rows"),
@@ -94,13 +91,13 @@ def run(ctx: Context) -> Result:
         "n_patches": ctx.choose(full=400_000, quick=20_000),
         "labels_per_class": ctx.choose(full=400, quick=20),
         "n_draws": ctx.choose(full=10, quick=3),
-        **network_settings(ctx),
     }
+    networks = network_settings(ctx)
     draws = label_subsets(
         split.train.labels, settings["labels_per_class"], settings["n_draws"], ctx.seed
     )
 
-    make = partial(make_features, settings=settings, seed=ctx.seed)
+    make = partial(make_features, settings={**settings, **networks}, seed=ctx.seed)
 
     def score(features: Any) -> float:
         n = settings["labels_per_class"]
@@ -126,23 +123,24 @@ def run(ctx: Context) -> Result:
         if method.recipe:
             model = make_recipe(ctx, method, split.train.images).learn(split.train.images)
             return recipe_row(model, (_drawn(split, draw) for draw in draws))._asdict()
-        pooling = best if method.pooled_by_choice else PAPER_POOLING
+        pooling = best if method.pooled_by_choice else DEFAULT_POOLING
         features = make(method, constants=constants, pooling=pooling).fit(split.train.images)
         return _scores(features, split, draws, mirrored=method.mirrored)._asdict()
 
-    found = ctx.parts(settings, {method.name: partial(train, method) for method in methods})
+    found = ctx.parts(
+        settings,
+        {method.name: partial(train, method) for method in methods},
+        more={method.name: networks for method in methods if method.n_layers > 1},
+        optional=[method.name for method in methods if not method.one_layer],
+    )
+    columns, rows = table(methods, found, split.name)
     return Result(
-        columns=(
-            "Method",
-            "Paper (%)",
-            f"Ours, {split.name} (%)",
-            "Last layer (%)",
-            "Neighbours (%)",
-        ),
-        rows=[(m.name, m.paper, *printed(found[m.name])) for m in methods],
+        columns=columns,
+        rows=rows,
         values={},
-        settings=settings,
-        note=NOTE.format(**constants._asdict(), **settings, pooling=best),
+        settings={**settings, **networks},
+        note=NOTE.format(**constants._asdict(), pooling=best)
+        + method_note(methods, found, networks),
         checks=()
         if ctx.quick
         else checks({name: one["accuracies"] for name, one in found.items()}),
@@ -167,14 +165,14 @@ def checks(accuracies: Mapping[str, Sequence[float]]) -> list[Check]:
     spread = 100 * float(np.std(accuracies[few.name], ddof=1))
     gain = means[many.name] - means[few.name]
     return [
-        *(reached(m.name, figure(m), {m.name: means[m.name]}) for m in (few, many)),
+        *reached_checks((few, many), means),
         Check(
-            "more maps do not help with few labels: 4800 are better than 1600 by no more than the deviation "
-            "over draws",
+            "more maps do not help with few labels: 4800 are better than 1600, here, by no more than the "
+            "deviation over draws",
             gain <= spread,
             f"{gain:+.2f} points, the deviation is {spread:.2f}",
         ),
-        *(reached(m.name, figure(m), {m.name: means[m.name]}) for m in own if m.codes),
+        *reached_checks([m for m in own[2:] if m.codes or m.measure == "energy"], means),
         *network_checks(means, own),
     ]
 

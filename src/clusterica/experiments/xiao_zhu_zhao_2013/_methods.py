@@ -240,9 +240,26 @@ def most_dead(members: Sequence[ImageFeatures]) -> float | None:
     return max(shares, default=None)
 
 
+def share_in_words(share: float) -> str:
+    """Return a share in percent, which is 0 or 100 only if all or none are meant."""
+    if 0 < share < 0.01:
+        return "<1 %"
+    return ">99 %" if 0.99 < share < 1 else f"{100 * share:.0f} %"
+
+
 def accuracy_cell(accuracies: Sequence[float], dead: float | None) -> str:
     """Return accuracies for a table, with the share of dead basis vectors where there are any."""
-    return percent(accuracies) + (f" ({100 * dead:.0f} % dead)" if dead else "")
+    return percent(accuracies) + (f" ({share_in_words(dead)} dead)" if dead else "")
+
+
+class Scored(NamedTuple):
+    """An accuracy, and the share of dead basis vectors where the method counts them."""
+
+    accuracy: float
+    dead: float | None = None
+
+    def __str__(self) -> str:
+        return accuracy_cell([self.accuracy], self.dead)
 
 
 def first_columns(data: str) -> tuple[str, ...]:
@@ -250,13 +267,13 @@ def first_columns(data: str) -> tuple[str, ...]:
     return (
         "Method",
         "Paper (%)",
-        f"Ours, {data}, the paper's settings (%)",
+        f"Ours, {data}, the paper's λ, α, γ (%)",
         "Settings by validation (%)",
     )
 
 
 def cells(found: dict[str, Any]) -> tuple[str, ...]:
-    """Return what a table prints of a method: the paper's settings, the best ones, several features.
+    """Return what a table prints of a method: the paper's weights, the best settings, several features.
 
     The first of them belong to `first_columns`, after the method and the paper's figure.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -15,30 +15,28 @@ from clusterica.experiments.xiao_zhu_zhao_2013._methods import (
     NAMES,
     STEPLESS,
     WHITE,
+    Scored,
     Setting,
     candidates,
+    share_in_words,
 )
 from clusterica.images import sample_patches
 from clusterica.kernels import make_kernel
 from clusterica.ops.linalg import unit_rows
 
-LABELS_NOTE = (
-    "Supervised methods (DRICA, d-RICA, d-kRICA, white or not) learn filters with the labels of all images "
-    "that the classifier is trained on. The cross-validation that chooses among their settings learns "
-    "filters and classifier anew from all parts but one, and scores that one: nothing has seen its labels. "
-    "Nor has anything seen those of the images of the table."
-)
 PENALTY_NOTE = (
     "The penalty pools codes, as in the paper, which does not tell over which: here over 3 x 3 "
     "neighbours."
 )
 CODES_NOTE = (
     "Own codes are k(w, x) of kRICA and d-kRICA, the codes of KICA and KSR, W x of the others, each sign "
-    "a feature; white: RICA and d-RICA with free lengths after kernel whitening over landmarks, section "
-    "4.1 of the paper, on all dimensions with a thousandth of the largest variance; threshold t: what the "
-    "responses to the basis exceed t by, of both signs, whatever learned it. Dead: basis vectors with "
-    "k(w, x) < 0.01 for all patches, or in white space of length |w| < 0.01. The paper does not tell the "
-    "number of steps; with its settings it is {steps} at most."
+    "a feature; threshold t: what the responses to the basis exceed t by, of both signs, whatever learned "
+    "it. Dead: basis vectors with k(w, x) < 0.01 for all patches. The paper does not tell the number of "
+    "steps; with its weights it is {steps} at most."
+)
+WHITE_NOTE = (
+    "White: RICA and d-RICA with free lengths after kernel whitening over landmarks, section 4.1 of the "
+    "paper, on all dimensions with a thousandth of the largest variance; dead are those of length |w| < 0.01."
 )
 _PATCHES = 4000  # enough to whiten by
 _COMPARED = 1000  # of them, with as many others: a million pairs
@@ -109,7 +107,8 @@ class Difference(NamedTuple):
     @property
     def is_gain(self) -> bool:
         """Whether the first is better by more than a standard error."""
-        return self.mean > self.error
+        # Where one split alone differs the two are equal, up to rounding.
+        return self.mean > self.error * (1 + 1e-9)
 
 
 def difference(a: Sequence[float], b: Sequence[float]) -> Difference:
@@ -118,22 +117,26 @@ def difference(a: Sequence[float], b: Sequence[float]) -> Difference:
     return Difference(float(each.mean()), float(each.std(ddof=1) / len(each) ** 0.5))
 
 
-def order_check(paper: Mapping[str, str], ours: Mapping[str, float], where: str) -> Check:
+def order_check(paper: Mapping[str, str], ours: Mapping[str, Scored], where: str) -> Check:
     """Return whether our figures have the order of the paper's.
 
     Parameters
     ----------
     paper : mapping of str to str
         Figures of the paper in percent; empty where it has none.
-    ours : mapping of str to float
+    ours : mapping of str to Scored
         Our accuracies.
     where : str
         Which figures these are.
     """
-    n_kept, n_pairs = pairs_kept(paper, ours)
-    ranking = ", ".join(
-        f"{name} {100 * ours[name]:.1f}" for name in sorted(ours, key=lambda n: -ours[n])
+    figures = {name: float(figure) for name, figure in paper.items() if figure and name in ours}
+    pairs = [(a, b) for a, b in combinations(figures, 2) if figures[a] != figures[b]]
+    n_pairs = len(pairs)
+    n_kept = sum(
+        (figures[a] > figures[b]) == (ours[a].accuracy > ours[b].accuracy) for a, b in pairs
     )
+    ranked = sorted(ours.items(), key=lambda item: -item[1].accuracy)
+    ranking = ", ".join(f"{name} {score}" for name, score in ranked)
     return Check(
         f"{where}: the rows have the paper's order",
         n_kept == n_pairs,
@@ -141,20 +144,13 @@ def order_check(paper: Mapping[str, str], ours: Mapping[str, float], where: str)
     )
 
 
-def pairs_kept(paper: Mapping[str, str], ours: Mapping[str, float]) -> tuple[int, int]:
-    """Return how many pairs of rows stand as in the paper, and how many there are; see `order_check`."""
-    figures = {name: float(figure) for name, figure in paper.items() if figure and name in ours}
-    pairs = [(a, b) for a, b in combinations(figures, 2) if figures[a] != figures[b]]
-    return sum((figures[a] > figures[b]) == (ours[a] > ours[b]) for a, b in pairs), len(pairs)
-
-
-def in_white(ours: Mapping[str, float]) -> dict[str, float]:
+def in_white(ours: Mapping[str, Scored]) -> dict[str, Scored]:
     """Return our accuracies with those of white kernel space for kRICA and d-kRICA, where there are any."""
     white = {name.split(",")[0]: ours[name] for name in WHITE if name in ours}
     return {name: white.get(name, value) for name, value in ours.items() if name not in WHITE}
 
 
-def figures_check(paper: Mapping[str, str], ours: Mapping[str, float], where: str) -> Check:
+def figures_check(paper: Mapping[str, str], ours: Mapping[str, Scored], where: str) -> Check:
     """Return whether all of the paper's figures are reached, with both figures of those that are not.
 
     Parameters
@@ -164,11 +160,19 @@ def figures_check(paper: Mapping[str, str], ours: Mapping[str, float], where: st
     """
     printed = {name: figure for name, figure in paper.items() if figure and name in ours}
     # As they are printed: to a tenth.
-    missed = {n: f for n, f in printed.items() if round(100 * ours[n], 1) < float(f)}
-    reached = ", ".join(name for name in printed if name not in missed) or "none"
-    names = ", ".join(f"{name} ({100 * ours[name]:.1f} of {f})" for name, f in missed.items())
+    missed = {n: f for n, f in printed.items() if round(100 * ours[n].accuracy, 1) < float(f)}
+    reached = ", ".join(n + _dead(ours[n], " ({})") for n in printed if n not in missed) or "none"
+    names = ", ".join(
+        f"{n} ({100 * ours[n].accuracy:.1f} of {f}{_dead(ours[n], ', {}')})"
+        for n, f in missed.items()
+    )
     found = f"reached by {reached}" + (f"; missed by {names}" if missed else "")
     return Check(f"{where}: every figure of the paper is reached", not missed, found)
+
+
+def _dead(score: Scored, words: str) -> str:
+    """Return the share of dead basis vectors in words, where there are any."""
+    return words.format(f"{share_in_words(score.dead)} dead") if score.dead else ""
 
 
 def steps_in_words(settings: Mapping[str, Setting]) -> str:
@@ -182,15 +186,40 @@ def steps_in_words(settings: Mapping[str, Setting]) -> str:
     return ", ".join(f"{n} ({', '.join(names)})" for n, names in methods.items())
 
 
-def codes_note() -> str:
-    """Return what the words of a table of methods mean, and how the paper's settings were taken."""
-    settings = {name: candidates(name, Setting(), quick=False)[0] for name in NAMES}
+def codes_note(rows: Collection[str]) -> str:
+    """Return what the words of a table of methods mean, and how many steps its rows take."""
+    settings = {name: candidates(name, Setting(), quick=False)[0] for name in NAMES if name in rows}
+    notes = [CODES_NOTE.format(steps=steps_in_words(settings))]
+    if any(name in rows for name in WHITE):
+        notes.append(WHITE_NOTE)
     others = "Where log cosh is named, it is of every code alone; that of KSR is L1."
-    return f"{CODES_NOTE.format(steps=steps_in_words(settings))} {PENALTY_NOTE} {others}"
+    return " ".join((*notes, PENALTY_NOTE, others))
+
+
+def slow_words(rows: Collection[str]) -> str:
+    """Return which methods of a table take longest by their own codes."""
+    white = ", and kRICA and d-kRICA in white kernel space" * any(name in rows for name in WHITE)
+    return f"KICA and KSR{white}"
+
+
+def labels_note(relearned: bool) -> str:
+    """Return what supervised methods see of the labels; whether validation learned their filters anew."""
+    note = (
+        "Supervised methods (DRICA, d-RICA, d-kRICA) learn filters with the labels of all images that the "
+        "classifier is trained on. The cross-validation that chooses among their settings "
+    )
+    if relearned:
+        note += "learns filters and classifier anew from all parts but one, and scores that one. "
+    else:
+        note += (
+            "held images out from the classifier only: the filters had seen their labels, so that its scores "
+            "are too high for these methods, and their choice is less certain. "
+        )
+    return f"{note}Nothing has seen the labels of the images that the table scores."
 
 
 def method_checks(
-    paper: Mapping[str, str], found: Mapping[str, Any], several: str
+    paper: Mapping[str, str], found: Mapping[str, Any], several: str, differences: str
 ) -> tuple[Check, ...]:
     """Return whether the order and the figures of a table of methods hold, column by column.
 
@@ -199,29 +228,40 @@ def method_checks(
     paper : mapping of str to str
         As in `order_check`.
     found : mapping
-        What was found of every method: with the paper's settings, by validation, with several features.
+        What was found of every method: with the paper's weights, by validation, with several features.
     several : str
         How the features of the last column differ from the paper's.
+    differences : str
+        What differs from the paper in all columns.
     """
     columns = {
-        "paper": "With the paper's settings",
-        "best": "With weights, starts, steps and codes by validation",
-        "several": f"With these and {several}",
+        "paper": f"With the paper's λ, α and γ, but {differences}",
+        "best": "With weights, starts, steps and codes by validation, and the same differences",
+        "several": f"With these settings and {several}",
     }
     checks: list[Check] = []
     for key, where in columns.items():
-        ours = {n: found[n][key]["accuracy"] for n in paper if key in found[n]}
+        ours = {
+            name: Scored(found[name][key]["accuracy"], found[name][key]["dead"])
+            for name in paper
+            if key in found.get(name, {})
+        }
         checks += column_checks(paper, ours, where)
     return tuple(checks)
 
 
 def column_checks(
-    paper: Mapping[str, str], ours: Mapping[str, float], where: str
+    paper: Mapping[str, str], ours: Mapping[str, Scored], where: str, *, unequal: str = ""
 ) -> tuple[Check, ...]:
-    """Return whether the figures and the order of a column hold, as they are and in white kernel space."""
-    checks = [figures_check(paper, ours, where), order_check(paper, ours, where)]
+    """Return whether the figures and the order of a column hold, as they are and in white kernel space.
+
+    ``unequal`` is a row that had more to learn from than the others, and is left out of their order.
+    """
+    columns = {where: dict(ours)}
     if any(name in ours for name in WHITE):
-        white = f"{where}, kRICA and d-kRICA in white kernel space"
-        checks += [figures_check(paper, in_white(ours), white)]
-        checks += [order_check(paper, in_white(ours), white)]
+        columns[f"{where}, kRICA and d-kRICA in white kernel space"] = in_white(ours)
+    checks: list[Check] = []
+    for words, column in columns.items():
+        equal = {name: score for name, score in column.items() if name != unequal}
+        checks += [figures_check(paper, column, words), order_check(paper, equal, words)]
     return tuple(checks)

@@ -15,7 +15,12 @@ from clusterica.experiments._recognition import (
     rows_of,
     save_classifier,
 )
-from clusterica.experiments.xiao_zhu_zhao_2013._methods import accuracy_cell, few_steps, share_dead
+from clusterica.experiments.xiao_zhu_zhao_2013._methods import (
+    Scored,
+    accuracy_cell,
+    few_steps,
+    share_dead,
+)
 from clusterica.images import ImageFeatures
 from clusterica.linear import LinearSVC
 
@@ -23,7 +28,7 @@ FOLDS_NOTE = (
     "Each classifier is trained on the {n_fold:,} images of a fold, with C chosen on parts of them, and "
     "scored on the {n_outside:,} training images outside it, for {n_folds} folds; the paper scored the test "
     "images. Filters are learned from all training images without labels, and those of supervised methods "
-    "from the images of the fold."
+    "from the images of the fold; the share of these that is dead is that of the first fold."
 )
 
 
@@ -40,11 +45,18 @@ class FoldScores(NamedTuple):
     """Share of dead basis vectors of every candidate that counts them."""
     models: list[str]
     """Names of the files that were written, one for every fold."""
+    relearned: bool = False
+    """Whether features that learn from labels were learned anew for every part of the validation."""
+
+    @property
+    def scored(self) -> Scored:
+        """The mean accuracy of what was chosen, with the dead share of the first candidate."""
+        return Scored(float(np.mean(self.accuracies)), self.dead[0] if self.dead else None)
 
 
 def score_cell(scores: FoldScores) -> str:
     """Return accuracies for a table, with the share of dead basis vectors where there are any."""
-    return accuracy_cell(scores.accuracies, scores.dead[0] if scores.dead else None)
+    return accuracy_cell(scores.accuracies, scores.scored.dead)
 
 
 def folds_note(train: Labeled, folds: Sequence[np.ndarray]) -> str:
@@ -114,7 +126,7 @@ def score_folds(
             if name is not None:
                 features = tried[best].features
                 models.append(save_classifier(ctx, features, classifiers[best], f"{name}-fold{i}"))
-    return FoldScores(accuracies, chosen, first, dead, models)
+    return FoldScores(accuracies, chosen, first, dead, models, relearned=supervised)
 
 
 def _outside(classifier: LinearSVC, X: Any, labels: np.ndarray, fold: np.ndarray) -> float:

@@ -18,6 +18,7 @@ from clusterica.experiments.xiao_zhu_zhao_2013._methods import (
     few_steps,
     make_features,
     share_dead,
+    share_in_words,
 )
 from clusterica.experiments.xiao_zhu_zhao_2013._notes import (
     PENALTY_NOTE,
@@ -28,10 +29,11 @@ from clusterica.experiments.xiao_zhu_zhao_2013._notes import (
 NOTE = (
     "Euclidean distances between standardised features of 30 images of each of three classes, of which "
     "all filters are learned. Block contrast: the mean distance of images of different classes over that "
-    "of images of the same class; 1 is none. The first five rows have the paper's settings (λ = 0.1, α = "
+    "of images of the same class; 1 is none. The first five rows have the paper's weights (λ = 0.1, α = "
     "1, γ = 0.01), two of them in white kernel space, the others a narrower kernel and few steps. Dead: "
-    "basis vectors with k(w, x) < 0.01 for all patches. Supervised filters have seen the labels of these "
-    "images, as in the paper, so that their contrast says nothing about other images."
+    "basis vectors with k(w, x) < 0.01 for all patches, in white kernel space those with |w| < 0.01. "
+    "Supervised filters have seen the labels of these images, so that their contrast says nothing about "
+    "other images."
 )
 WIDE = Setting(sparsity=0.1, discrimination=1.0, gamma=0.01)
 NARROW = Setting(sparsity=0.1, discrimination=0.01, gamma=3.0, max_iter=5)
@@ -98,10 +100,7 @@ def run(ctx: Context) -> Result:
     )
     return Result(
         columns=("Method", "Paper", f"Block contrast, {pictures.name}"),
-        rows=[
-            (name, PAPER.get(name, ""), _cell(value, dead[name]))
-            for name, value in contrasts.items()
-        ],
+        rows=[(name, PAPER.get(name, ""), cell) for name, cell in _cells(contrasts, dead).items()],
         values={"block contrast": contrasts, "dead": dead, "median k": similar},
         settings={
             "data": pictures.name,
@@ -109,23 +108,28 @@ def run(ctx: Context) -> Result:
             "classes": known,
             **settings,
         },
-        pictures=(_picture(distances, contrasts, known),),
+        pictures=(_picture(distances, contrasts, dead, labels, known),),
         note=f"{NOTE} {PENALTY_NOTE} {similarity_note(similar)}",
-        checks=_checks(contrasts),
+        checks=_checks(contrasts, dead),
     )
 
 
-def _cell(contrast: float, dead: float | None) -> str:
-    return f"{contrast:.2f}" + (f" ({100 * dead:.0f} % dead)" if dead else "")
+def _cells(contrasts: dict[str, float], dead: dict[str, float | None]) -> dict[str, str]:
+    """Return the contrast of every method in words, with its dead share where there is any."""
+    return {
+        name: f"{contrast:.2f}" + (f" ({share_in_words(share)} dead)" if share else "")
+        for (name, contrast), share in zip(contrasts.items(), dead.values(), strict=True)
+    }
 
 
-def _checks(contrasts: dict[str, float]) -> list[Check]:
+def _checks(contrasts: dict[str, float], dead: dict[str, float | None]) -> list[Check]:
     """Return whether the blocks of kRICA are clearer than those of RICA, and those of d-kRICA clearest."""
     rica = contrasts["RICA"]
+    cells = _cells(contrasts, dead)
     checks = []
     for plain, labeled in (("kRICA", "d-kRICA"), WHITE):
         krica, supervised = contrasts[plain], contrasts[labeled]
-        found = f"block contrast RICA {rica:.2f}, {plain} {krica:.2f}, {labeled} {supervised:.2f}"
+        found = "block contrast " + ", ".join(f"{n} {cells[n]}" for n in ("RICA", plain, labeled))
         checks += [
             Check(f"{plain} shows the classes as blocks better than RICA", krica > rica, found),
             Check(f"{labeled} shows them best", supervised > max(rica, krica), found),
@@ -142,25 +146,39 @@ def _distances(X: np.ndarray) -> np.ndarray:
 
 
 def _contrast(D: np.ndarray, labels: np.ndarray) -> float:
-    same = labels[:, None] == labels[None, :]
-    inside = D[same & ~np.eye(len(D), dtype=bool)].mean()
+    inside = _inside(D, labels)
     # Where all vectors are dead, features are equal, and there is no contrast.
-    return float(D[~same].mean() / inside) if inside else 1.0
+    return float(D[labels[:, None] != labels[None, :]].mean() / inside) if inside else 1.0
+
+
+def _inside(D: np.ndarray, labels: np.ndarray) -> float:
+    """Return the mean distance of two images of the same class."""
+    same = labels[:, None] == labels[None, :]
+    return float(D[same & ~np.eye(len(D), dtype=bool)].mean())
 
 
 def _picture(
-    distances: dict[str, np.ndarray], contrasts: dict[str, float], classes: list[str]
+    distances: dict[str, np.ndarray],
+    contrasts: dict[str, float],
+    dead: dict[str, float | None],
+    labels: np.ndarray,
+    classes: list[str],
 ) -> Picture:
-    """Draw the matrices side by side, small distances bright."""
-    figure, panels = side_by_side(len(distances), width=2.6 * len(distances), height=3.1)
+    """Draw the matrices side by side on one scale: distances over their mean within a class."""
+    figure, panels = side_by_side(len(distances), width=2.6 * len(distances), height=3.4)
+    # Images of a class follow each other.
+    middles = [float(np.flatnonzero(labels == label).mean()) for label in dict.fromkeys(labels)]
     for ax, (name, D) in zip(panels, distances.items(), strict=True):
-        ax.imshow(
-            -D, cmap="magma", vmin=-float(np.quantile(D, 0.98)), vmax=-float(np.quantile(D, 0.05))
-        )
-        ax.set_title(f"{name}\nblock contrast {contrasts[name]:.2f}", fontsize=9)
-        ax.set_xticks([])
+        drawn = ax.imshow(D / (_inside(D, labels) or 1), cmap="magma_r", vmin=0, vmax=2.5)
+        title = f"{name}\nblock contrast {_cells(contrasts, dead)[name]}"
+        ax.set_title(title, fontsize=8)
+        ax.set_xticks(middles, classes, fontsize=7)
         ax.set_yticks([])
+    panels[0].set_yticks(middles, classes, fontsize=7, rotation=90, va="center")
+    bar = figure.colorbar(drawn, ax=panels, shrink=0.8, pad=0.01)
+    bar.set_label("distance / mean in a class", fontsize=8)
     what = (
-        f"Distances between the features of images of {', '.join(classes)}; near pairs are bright."
+        f"Distances between the features of images of {', '.join(classes)}, over the mean distance of two "
+        "images of a class; near pairs are bright."
     )
     return Picture(figure, what, what)

@@ -21,6 +21,7 @@ from clusterica.experiments._result import Result
 from clusterica.experiments.xiao_zhu_zhao_2013._caltech import RESIZED, Pictures, caltech
 from clusterica.experiments.xiao_zhu_zhao_2013._methods import (
     SUPERVISED,
+    WHITE,
     Setting,
     candidates,
     cells,
@@ -33,28 +34,32 @@ from clusterica.experiments.xiao_zhu_zhao_2013._methods import (
     share_dead,
 )
 from clusterica.experiments.xiao_zhu_zhao_2013._notes import (
-    LABELS_NOTE,
     codes_note,
+    labels_note,
     median_similarities,
     method_checks,
     similarity_note,
+    slow_words,
 )
 from clusterica.images import ImageFeatures
 from clusterica.linear import LinearSVC
 
 NOTE = (
     "{n_train} images of each of {n_classes} classes are drawn for training and {n_test} others are scored; "
-    "the paper also trained on 30 and scored all others. Filters are learned from the training images. Of "
-    "codes the largest over cells of the image ({grid}) is taken, as by ScSPM, whose set-up the paper "
-    "follows. The constants of contrast normalisation and whitening are chosen with K-means by the "
-    "cross-validation of its classifier, on training images. Settings: those of the paper, then those that "
+    "the paper also trained on 30, and does not tell which others it scored. Filters are learned from the "
+    "training images. Other than in the paper: {differences}. The constants of contrast normalisation and "
+    "whitening, of which the paper tells nothing, are chosen with K-means by the cross-validation of its "
+    "classifier, on training images. Settings: the paper's λ, α and γ, then those that "
     "the cross-validation of the classifier chose among others, then these on several kinds of images "
-    "({kinds}: colour and pixels of a patch), all features side by side. Filters are {filters_per_class} a "
-    "class, for KICA {filters_per_class_kica}. KSR's own codes are those of half as many patches in each "
-    "direction as the others'; own codes of KICA, KSR and white kRICA and d-kRICA have no last column. Dead "
-    "there: the most of a "
-    "kind. Accuracy is the mean over classes. Quoted rows are printed as the paper has them; P4-descriptors "
-    "computes them, from descriptors in place of patches."
+    "({kinds}: colour and pixels of a patch), all features side by side. KSR's own codes are those of half "
+    "as many patches in each direction as the others'; own codes of {slow} "
+    "have no last column. Dead there: the most of a kind. Accuracy is the mean over classes. Quoted rows are "
+    "printed as the paper has them; P4-descriptors computes them, from descriptors in place of patches."
+)
+DIFFERENCES = (
+    "{n_filters} filters (KICA: {n_filters_kica}) in place of 1020, one patch in {stride} in each direction "
+    "in place of all, and the largest of each sign of a code over {n_cells} cells ({grid}) in place of four "
+    "numbers of a filter"
 )
 PAPER = {
     "K-means": "",
@@ -170,17 +175,19 @@ def run(ctx: Context) -> Result:
         steps=constants.steps(),
         seed=ctx.seed,
     )
-    values |= ctx.parts(settings, jobs)
+    values |= ctx.parts(settings, jobs, optional=WHITE)
     return Result(
         columns=(*first_columns(data), "Which", "Several sizes, grey and colour (%)"),
         rows=[
-            *((name, figure, *cells(values[name])) for name, figure in PAPER.items()),
+            *((name, PAPER[name], *cells(values[name])) for name in PAPER if name in values),
             *((name, figure, "", "", "", "") for name, figure in QUOTED),
         ],
         values={},
         settings=settings,
         note=_note(values, sizes),
-        checks=() if ctx.quick else method_checks(PAPER, values, _kinds(sizes)),
+        checks=()
+        if ctx.quick
+        else method_checks(PAPER, values, _kinds(sizes), _differences(sizes)),
     )
 
 
@@ -189,14 +196,27 @@ def _kinds(sizes: Sizes) -> str:
     return f"{len(sizes.kinds)} kinds of features side by side ({words}) where the paper has one"
 
 
+def _differences(sizes: Sizes) -> str:
+    return DIFFERENCES.format(
+        n_filters=sizes.n_classes * sizes.filters_per_class,
+        n_filters_kica=sizes.n_classes * sizes.filters_per_class_kica,
+        stride=sizes.stride,
+        n_cells=sum(height * width for height, width in sizes.grid),
+        grid=", ".join(f"{height} x {width}" for height, width in sizes.grid),
+    )
+
+
 def _note(values: dict[str, Any], sizes: Sizes) -> str:
-    numbers = {
-        **sizes._asdict(),
-        "grid": ", ".join(f"{height} x {width}" for height, width in sizes.grid),
-        "kinds": ", ".join(f"{color} {size}" for color, size in sizes.kinds),
+    kinds = ", ".join(f"{color} {size}" for color, size in sizes.kinds)
+    numbers = sizes._asdict() | {
+        "kinds": kinds,
+        "differences": _differences(sizes),
+        "slow": slow_words(values),
     }
+    # Parts that were saved before filters were learned anew do not have the word.
+    relearned = all("relearned" in values[name] for name in SUPERVISED if name in values)
     similar = similarity_note(values["median k"])
-    return " ".join((NOTE.format(**numbers), LABELS_NOTE, codes_note(), similar))
+    return " ".join((NOTE.format(**numbers), labels_note(relearned), codes_note(values), similar))
 
 
 def _constants(ctx: Context, sizes: Sizes, halves: Halves) -> dict[str, Any]:
@@ -272,7 +292,7 @@ def _side_by_side(parts: tuple[Any, ...]) -> Any:
 def _method(
     ctx: Context, name: str, sizes: Sizes, constants: Constants, halves: Halves
 ) -> dict[str, Any]:
-    """Score a method with the paper's settings, with the best ones of its classifier, and all we know."""
+    """Score a method with the paper's weights, with the best ones of its classifier, and all we know."""
     tried: list[dict[str, Any]] = []
     settings = candidates(name, SETTING, quick=ctx.quick)
     for setting in settings:
@@ -288,6 +308,8 @@ def _method(
         )
     best = max(range(len(tried)), key=lambda i: tried[i]["validation"])
     found: dict[str, Any] = {"paper": tried[0], "best": tried[best], "tried": tried}
+    if name in SUPERVISED:
+        found["relearned"] = True  # for every part of the validation, as the note says
     if not is_slow(name, settings[best]):
         kinds = [
             _features(ctx, name, settings[best], sizes, constants, halves, patch_size)

@@ -26,7 +26,10 @@ from clusterica.experiments._recognition import (
 from clusterica.experiments._registry import experiment
 from clusterica.experiments._result import Result
 from clusterica.experiments.xiao_zhu_zhao_2013._methods import (
+    OTHERS,
     SLOW,
+    WHITE,
+    Scored,
     Setting,
     candidates,
     cells,
@@ -44,20 +47,23 @@ from clusterica.experiments.xiao_zhu_zhao_2013._notes import (
     median_similarities,
     method_checks,
     similarity_note,
+    slow_words,
 )
 from clusterica.images import ImageFeatures
 
 NOTE = (
     "Every row has the same classifier and the same two steps before the patches, whose constants are "
-    "chosen with triangle codes on a fifth of the training images. Patches: {n_patches:,}, for KICA, KSR "
-    "and white kernel space {n_patches_slow:,}, for hard and triangle codes {n_patches_centroids:,}. "
-    "Settings: those of the paper, then those that validation chose with {n_tried} filters on "
-    "{n_images_tried:,} training images, among other weights, starts, numbers of steps and codes, then "
-    "these by a vote. C of each classifier is chosen on a part of the training images; the test images "
-    "are only scored. With own codes KICA, KSR, and kRICA and d-kRICA in white kernel space have "
-    "{n_filters_slow} filters, also for each size, and every other patch in each direction; those of KSR, "
-    "which take longest, have no last column. Dead there: the most of a size. Quoted rows are printed as "
-    "the paper has them."
+    "chosen with triangle codes on a fifth of the training images. Patches: {n_patches:,}, for {slow} "
+    "{n_patches_slow:,}, for hard and triangle codes {n_patches_centroids:,}. Other than in the paper: "
+    "{differences}. Settings: the paper's λ, α and γ, then those that validation chose with {n_tried} "
+    "filters on {n_images_tried:,} training images, among other weights, starts, numbers of steps and codes, "
+    "then these by a vote. C of each classifier is chosen on a part of the training images; the test images "
+    "are only scored. Own codes of KSR, which take longest, have no last column. Dead there: the most of a "
+    "size. Quoted rows are printed as the paper has them."
+)
+DIFFERENCES = (
+    "each sign of a code as a feature, and {n_filters_slow} filters and every other patch in each direction "
+    "for own codes of {slow}"
 )
 VOTE_NOTE = (
     "The last column has patches of {sizes} pixels with {n_filters_each} filters each and one classifier for "
@@ -185,14 +191,14 @@ def run(ctx: Context) -> Result:
         steps=constants.steps(),
         seed=ctx.seed,
     )
-    values |= ctx.parts(settings, jobs)
+    values |= ctx.parts(settings, jobs, optional=(*OTHERS, *WHITE))
     several = (
         f"patches of {', '.join(map(str, vote.patch_sizes))} pixels"
         + (", mirrored images" if vote.mirrored else "")
         + " and a vote, where the paper has one size"
     )
     centroids = {name: figure for name, figure, _, _ in CENTROIDS}
-    ours = {name: values[name]["accuracy"] for name in centroids}
+    ours = {name: Scored(values[name]["accuracy"]) for name in centroids}
     return Result(
         columns=(*first_columns(split.name), "Which", "By a vote (%)"),
         rows=_rows(values),
@@ -203,7 +209,7 @@ def run(ctx: Context) -> Result:
         if ctx.quick
         else (
             figures_check(centroids, ours, "With hard and triangle codes of K-means"),
-            *method_checks(PAPER, values, several),
+            *method_checks(PAPER, values, several, _differences(values, sizes)),
         ),
     )
 
@@ -213,10 +219,18 @@ def _rows(values: dict[str, Any]) -> list[tuple[str, ...]]:
         (name, figure, percent([values[name]["accuracy"]]), "", "", "")
         for name, figure, _, _ in CENTROIDS
     ]
+    quoted = list(QUOTED)
     for name, figure in PAPER.items():
         label = f"{name}, soft threshold" if name == "K-means" else name
-        rows.append((label, figure, *cells(values[name])))
-    return rows + [(name, figure, "", "", "", "") for name, figure in QUOTED]
+        if name in values:
+            rows.append((label, figure, *cells(values[name])))
+        elif figure:
+            quoted.insert(0, (f"{name} (quoted)", figure))
+    return rows + [(name, figure, "", "", "", "") for name, figure in quoted]
+
+
+def _differences(values: dict[str, Any], sizes: Sizes) -> str:
+    return DIFFERENCES.format(n_filters_slow=sizes.n_filters_slow, slow=slow_words(values))
 
 
 def _note(values: dict[str, Any], vote: Vote, sizes: Sizes) -> str:
@@ -231,7 +245,10 @@ def _note(values: dict[str, Any], vote: Vote, sizes: Sizes) -> str:
         **sizes._asdict(),
     )
     similar = similarity_note(values["median k"])
-    return " ".join((NOTE.format(**sizes._asdict()), chosen, codes_note(), similar))
+    note = NOTE.format(
+        differences=_differences(values, sizes), slow=slow_words(values), **sizes._asdict()
+    )
+    return " ".join((note, chosen, codes_note(values), similar))
 
 
 def _constants(ctx: Context, sizes: Sizes, split: Split) -> dict[str, Any]:
@@ -305,7 +322,7 @@ def _features(
 def _method(
     ctx: Context, name: str, sizes: Sizes, split: Split, constants: Constants, vote: Vote
 ) -> dict[str, Any]:
-    """Score a method with the paper's settings, with those of validation, and by a vote."""
+    """Score a method with the paper's weights, with settings of validation, and by a vote."""
 
     def features(setting: Setting, n_filters: int, patch_size: int) -> ImageFeatures:
         return _features(ctx, name, setting, sizes, constants, n_filters, patch_size)

@@ -90,7 +90,7 @@ def _lasso(B, energies, G, alpha, max_iter, tol, eps, codes, gaps):  # type: ign
 
 @compiled_sum
 def _gap(s, b, q, active, energy, alpha, rounding):  # type: ignore[no-untyped-def]
-    """Return the gap of codes that are zero outside of `active`, less what rounding makes of it, and max |q|.
+    """Return the gap of codes that are zero outside of `active`, minus what may be rounding, and max |q|.
 
     The formula is explained at :func:`clusterica.ops.code.duality_gaps`.
     """

@@ -82,9 +82,8 @@ def pooled_codes(
     The parameters are those of :func:`clusterica.ops.cpu.encode.pooled_codes`, whose result this is.
     """
     n_images = images.shape[0]
-    tiling = make_tiling(
-        tuple(cells), 2**20
-    )  # one tile: only its order of places and pieces is used
+    # One tile: only its order of places and pieces is used.
+    tiling = make_tiling(tuple(cells), 2**20)
     rows, scale, energies = _rows(images, filters, tiling.runs, patch_size, stride, eps, code)
     ends = np.cumsum([0] + [piece.size for piece in tiling.pieces])
     n_pieces, n_places, k = len(tiling.pieces), int(ends[-1]), filters.n_filters

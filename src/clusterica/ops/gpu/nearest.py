@@ -34,7 +34,7 @@ OPEN = tl.constexpr(-2)
 
 @triton.jit
 def _features(X, shift, rows, inside, stride, d, first, WIDTH: tl.constexpr, SHIFTED: tl.constexpr):
-    """Load a chunk of features of a tile of rows, less the shift."""
+    """Load a chunk of features of a tile of rows, minus the shift."""
     f = first + tl.arange(0, WIDTH)
     mask = inside[:, None] & (f[None, :] < d)
     x = tl.load(X + rows[:, None] * stride + f[None, :], mask=mask, other=0.0)

@@ -1,4 +1,4 @@
-"""Sums for laws of sources on a CUDA tensor: a twin of :func:`clusterica.ops.score.score_sums`.
+"""Sums for distributions of sources on a CUDA tensor: a twin of :func:`clusterica.ops.score.score_sums`.
 
 The plain operations launch some 30 kernels for a block of 131,072 rows. For 10 million rows of 64 channels
 these launches take 12 ms at 5 µs each, by count, and the four products of an evaluation 8 ms at 40 TFLOP/s.

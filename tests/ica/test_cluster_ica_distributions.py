@@ -1,4 +1,4 @@
-"""ClusterICA without arguments finds sources of any law: heavy tails, light tails, and both."""
+"""ClusterICA without arguments finds sources of any distribution: heavy tails, light tails, and both."""
 
 import warnings
 
@@ -26,10 +26,10 @@ LIGHT = ("uniform", "arcsine", "binary", "triangular", "uniform")
 MIXED = ("laplace", "uniform", "bernoulli-gaussian", "binary", "exponential", "arcsine")
 
 
-def mixture(laws, n, rng, *, condition=10.0):
-    S = np.column_stack([DRAWS[law](rng, n) for law in laws])
-    U, _, Vt = np.linalg.svd(rng.normal(size=(len(laws), len(laws))))
-    A = U @ np.diag(np.geomspace(1, condition, len(laws))) @ Vt
+def mixture(distributions, n, rng, *, condition=10.0):
+    S = np.column_stack([DRAWS[distribution](rng, n) for distribution in distributions])
+    U, _, Vt = np.linalg.svd(rng.normal(size=(len(distributions), len(distributions))))
+    A = U @ np.diag(np.geomspace(1, condition, len(distributions))) @ Vt
     return (S - S.mean(axis=0)) / S.std(axis=0) @ A.T, A
 
 
@@ -40,13 +40,13 @@ def test_the_default_refines():
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("condition", [10, 1e5])
 @pytest.mark.parametrize(
-    "laws",
+    "distributions",
     [SPARSE, LIGHT, MIXED, (*MIXED, "gaussian"), 2 * LIGHT, ("binary",) * 4, ("triangular",) * 4],
     ids=str,
 )
-def test_sources_of_any_law(laws, condition):
+def test_sources_of_any_distribution(distributions, condition):
     """No worse than FastICA, and no warning, not even of one Gaussian source."""
-    X, A = mixture(laws, 20_000, np.random.default_rng(0), condition=condition)
+    X, A = mixture(distributions, 20_000, np.random.default_rng(0), condition=condition)
     ours = ClusterICA(random_state=0).fit(X)
     theirs = FastICA(whiten="unit-variance", random_state=0, max_iter=1000).fit(X)
     ours, theirs = (amari_distance(f.components_, A) for f in (ours, theirs))
@@ -65,7 +65,7 @@ def test_signals_of_both_kinds(seed):
 
 
 @pytest.mark.filterwarnings("ignore:.*make up the variance")
-def test_no_copies_where_a_law_has_no_variance():
+def test_no_copies_where_a_distribution_has_no_variance():
     """Cauchy noise, a square wave and Gaussian noise."""
     t = np.arange(1000)
     for seed in range(100):
@@ -107,7 +107,7 @@ def test_copies_are_never_returned(monkeypatch, refine):
     assert (ica.n_iter_, len(ica.objective_history_)) == (0, 0)
 
 
-def test_two_gaussian_sources_are_told():
+def test_warns_of_two_gaussian_sources():
     rng = np.random.default_rng(0)
     X, _ = mixture(("laplace", "uniform", "gaussian", "gaussian"), 20_000, rng)
     with pytest.warns(UserWarning, match="2 of 4 sources look Gaussian"):
@@ -143,7 +143,7 @@ def test_directions_without_variance_stay_centroids():
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("library", ["torch", "dask", "blocks"])
-def test_the_same_sources_of_any_law_everywhere(library, dtype):
+def test_the_same_sources_of_any_distribution_everywhere(library, dtype):
     X, _ = mixture(MIXED, 6000, np.random.default_rng(1))
     X = X.astype(dtype)
     if library == "torch":
