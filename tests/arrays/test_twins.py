@@ -7,8 +7,15 @@ import numpy as np
 import pytest
 
 from clusterica import config_context, describe_kernels
-from clusterica.arrays import Place, as_rows, map_reduce, working_memory
-from clusterica.images import ImageFeatures
+from clusterica.arrays import (
+    Place,
+    _walk,
+    as_rows,
+    launching_on,
+    map_reduce,
+    working_memory,
+)
+from clusterica.images import ImageFeatures, _convolve
 from clusterica.images._convolve import Fused
 
 torch = pytest.importorskip("torch")
@@ -45,6 +52,12 @@ def test_an_old_gpu_is_named(on_gpu, monkeypatch):
         )
 
 
+def test_gpus_of_another_maker_keep_plain_operations(on_gpu, monkeypatch):
+    monkeypatch.setattr(torch.version, "hip", "7.0")
+    with config_context(gpu_kernels="triton"):
+        assert describe_kernels(on_gpu).endswith("kernels are for GPUs of NVIDIA")
+
+
 def test_the_device_of_a_place_is_the_current_one(on_gpu, monkeypatch):
     entered = []
 
@@ -55,7 +68,7 @@ def test_the_device_of_a_place_is_the_current_one(on_gpu, monkeypatch):
 
     monkeypatch.setattr(torch.cuda, "device", device)
     for place in (Place(on_gpu), Place(), Place(torch.empty(0))):
-        with place.current():
+        with launching_on(place):
             pass
     assert entered == ["cuda:1"]
 
@@ -64,8 +77,8 @@ def test_blocks_are_worked_on_with_their_device_as_the_current_one(monkeypatch):
     inside = []
 
     @contextmanager
-    def current(self):
-        inside.append(self)
+    def entered(place):
+        inside.append(place)
         yield
         inside.pop()
 
@@ -74,7 +87,8 @@ def test_blocks_are_worked_on_with_their_device_as_the_current_one(monkeypatch):
         assert len(inside) == 1
         return (X.sum(axis=0),)
 
-    monkeypatch.setattr(Place, "current", current)
+    monkeypatch.setattr(_walk, "launching_on", entered)
+    monkeypatch.setattr(_convolve, "launching_on", entered)
     X = np.random.default_rng(0).random((40, 6), np.float32)
     map_reduce(total, as_rows(X))
 

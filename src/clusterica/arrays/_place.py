@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, replace
 from numbers import Integral
@@ -137,8 +137,8 @@ def config_context(
         "triton" runs K-means, the encoding of images and the likelihood of ClusterICA on CUDA devices by
         fused kernels, which give the same bits in every run. None, the default, uses plain tensor operations.
         Experimental: the kernels are tested for their results, their speed is not measured yet. float64
-        rows, and GPUs of a compute capability below 8.0, keep the plain operations;
-        :func:`describe_kernels` says which are used.
+        rows, GPUs of a compute capability below 8.0 and those of other makers than NVIDIA keep the plain
+        operations; :func:`describe_kernels` says which are used.
     precision : {"float32", "tf32", "bfloat16", "float16", "screened"}
         Precision of the products of fused kernels, "float32" at first. Under "screened", products of float16
         with a proven bound on their error rule out most centres of K-means, and float32 decides: labels
@@ -365,15 +365,6 @@ class Place:
         # A sixteenth leaves room for the data itself and the results.
         total: int = torch.cuda.get_device_properties(self.like.device).total_memory
         return max(config.memory, total // 16)
-
-    def current(self) -> AbstractContextManager[Any]:
-        """Return a context in which this CUDA device is the current one: Triton launches kernels there."""
-        if not self.on_cuda:
-            return nullcontext()
-        import torch
-
-        device: AbstractContextManager[Any] = torch.cuda.device(self.like.device)
-        return device
 
     def empty(self, shape: tuple[int, ...], dtype: Any = np.float32) -> Array:
         """Return an array here to be filled: of NumPy in host memory, else on the device."""

@@ -7,6 +7,7 @@ since ops themselves read no configuration.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from importlib.util import find_spec
 from typing import Any, TypeVar
@@ -46,6 +47,16 @@ def for_place(fn: Callable[..., Any], place: Place, dtype: np.dtype[Any]) -> Cal
     return twin
 
 
+def launching_on(place: Place) -> AbstractContextManager[Any]:
+    """Return a context in which Triton launches kernels on the CUDA device of a place, if it has one."""
+    if not place.on_cuda:
+        return nullcontext()
+    import torch
+
+    device: AbstractContextManager[Any] = torch.cuda.device(place.like.device)
+    return device
+
+
 def _twin(fn: Any) -> Any:
     if isinstance(fn, partial):
         inner = _twin(fn.func)
@@ -70,6 +81,8 @@ def why_no_kernels(like: Any) -> str | None:
         raise ImportError("gpu_kernels='triton' needs Triton; install it with: pip install triton")
     import torch
 
+    if torch.version.hip is not None:  # those of AMD are "cuda" devices of torch, too
+        return "kernels are for GPUs of NVIDIA"
     capability = torch.cuda.get_device_capability(like.device)
     if capability < LEAST_CAPABILITY:
         name, needed = torch.cuda.get_device_name(like.device), ".".join(map(str, LEAST_CAPABILITY))

@@ -24,6 +24,7 @@ from clusterica.arrays import (
     active_config,
     device_of,
     in_order,
+    launching_on,
     namespace_of,
     row_bytes_of,
     to_host,
@@ -360,7 +361,7 @@ def encode_images(
             top, left, down, across = shape.box(r, height, width)
             inside = pixels[:, top : top + down, left : left + across, :]
             cells = grid_cells(shape.places(down, across), shape.grids)
-            with images.place.current():
+            with launching_on(images.place):
                 values, n = coder.features(inside, cells, band)
             failed += n
             where = slice(block.start, block.stop), slice(int(ends[r]), int(ends[r + 1]))
