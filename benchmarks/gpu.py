@@ -24,6 +24,19 @@ def milliseconds(run: Callable[[], Any]) -> float:
     return float(start.elapsed_time(stop))
 
 
+def that_work(runs: dict[Any, Callable[[], Any]]) -> dict[Any, Callable[[], Any]]:
+    """Return the runs that do not fail when they are tried; one that fails is named, and left out."""
+    work = {}
+    for name, run in runs.items():
+        try:
+            run()
+        except Exception as error:  # of any kind: the others are still measured
+            print(f"{name}: {type(error).__name__}: {str(error)[:300]}", flush=True)
+        else:
+            work[name] = run
+    return work
+
+
 def in_turns(runs: dict[Any, Callable[[], Any]], repeats: int) -> dict[Any, list[float]]:
     """Return the times of all runs, which take turns, after one turn to compile and to warm up."""
     times: dict[Any, list[float]] = {name: [] for name in runs}

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.gpu import copy_rate, in_turns, product_ceilings, report
+from benchmarks.gpu import copy_rate, in_turns, product_ceilings, report, that_work
 from benchmarks.image_contenders import DIMENSION, FILTERS, PLACES, TRAINING, _images
 from benchmarks.kmeans import RESULTS
 from clusterica import config_context
@@ -72,9 +72,10 @@ def encodings(images: torch.Tensor, n_images: int, repeats: int) -> dict[str, An
             return model.transform(part)
 
     exact = run("plain")
-    off = {p: float((run(p) - exact).norm() / exact.norm()) for p in PRECISIONS}
-    same = {p: bool(torch.equal(run(p), run(p))) for p in PRECISIONS}
-    times = in_turns({p: lambda p=p: run(p) for p in PRECISIONS}, repeats)
+    runs = that_work({p: lambda p=p: run(p) for p in PRECISIONS})
+    off = {p: float((run(p) - exact).norm() / exact.norm()) for p in runs}
+    same = {p: bool(torch.equal(run(p), run(p))) for p in runs}
+    times = in_turns(runs, repeats)
     rows = torch.randn(PLACES * 2000, DIMENSION, device="cuda")
     product = product_ceilings(rows, torch.randn(FILTERS, DIMENSION, device="cuda"), repeats)
     return {
@@ -113,8 +114,12 @@ def main() -> None:
             ):
                 if time.perf_counter() - begun > options.seconds:
                     continue
-                found = whole_run(X, y, n_training, settings | more)
                 name = f"{precision} {source}"
+                try:
+                    found = whole_run(X, y, n_training, settings | more)
+                except Exception as error:  # the others are still measured
+                    print(f"{name}: {type(error).__name__}: {str(error)[:300]}", flush=True)
+                    continue
                 # The first turn compiles; its time is kept apart.
                 kept = f"first {name}" if turn == 0 else name
                 runs.setdefault(kept, []).append(found)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+import traceback
 from collections.abc import Callable
 from importlib import import_module
 from statistics import median
@@ -20,7 +21,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.gpu import copy_rate, in_turns, product_ceilings, report
+from benchmarks.gpu import copy_rate, in_turns, product_ceilings, report, that_work
 from benchmarks.kmeans import RESULTS
 from clusterica import config_context
 from clusterica.cluster import CosineKMeans, GainShapeKMeans, KMeans, SphericalKMeans
@@ -41,6 +42,7 @@ RULES = {
     DIRECTION: SphericalKMeans,
     AXIS: CosineKMeans,
 }
+BY_NAME = {rule.name: rule for rule in RULES}
 PRECISIONS = ("tf32", "float16", "screened")
 # Iterations of the two fits, and rows of the comparison with float64.
 SHORT, LONG, CHECKED = 2, 7, 20_000
@@ -139,34 +141,32 @@ def measure(shape: tuple[int, int, int], repeats: int) -> dict[str, Any]:
     """Time all contenders on one shape."""
     X, C = data(shape)
     fits = our_fits(X, C) | peer_fits(X, C)
-    checks = {
-        (rule.name, precision): agreement(X, C, rule, precision)
-        for rule in RULES
-        for precision in PRECISIONS
-    }
-    runs = {(name, n): lambda f=fit, n=n: f(n) for name, fit in fits.items() for n in (SHORT, LONG)}
-    for name in list(fits):  # one that fails is named, and left out
-        try:
-            fits[name](1)
-        except Exception as error:
-            print(f"{name}: {type(error).__name__}: {str(error)[:200]}")
-            runs = {key: run for key, run in runs.items() if key[0] != name}
+    checks: dict[Any, dict[str, Any]] = {}
+
+    def tried(name: Any) -> None:
+        fits[name](1)
+        contender, rule, precision = name
+        if contender == "clusterica" and precision != "plain":
+            checks[name] = agreement(X, C, BY_NAME[rule], precision)
+
+    work = that_work({name: lambda name=name: tried(name) for name in fits})
+    runs = {(name, n): lambda f=fits[name], n=n: f(n) for name in work for n in (SHORT, LONG)}
     times = {key: median(values) for key, values in in_turns(runs, repeats).items()}
     steps = []
     for name in dict.fromkeys(name for name, _ in times):
         contender, rule, precision = name
         row = {"contender": contender, "rule": rule, "precision": precision}
         row["ms"] = (times[name, LONG] - times[name, SHORT]) / (LONG - SHORT)
-        found = checks.get((rule, precision), {}) if contender == "clusterica" else {}
-        steps.append(row | found)
+        steps.append(row | checks.get(name, {}))
     ceilings = product_ceilings(X, C, repeats)
     return {"shape": shape, "product_ms": ceilings, "steps": steps}
 
 
 def sweep(shape: tuple[int, int, int], repeats: int, n_best: int = 3) -> list[dict[str, Any]]:
-    """Time the assignment kernel in all tilings; return the best ones of every precision."""
+    """Time the assignment kernel in all tilings; return the best and the default one of every precision."""
     from benchmarks.kernel_resources import TILINGS
     from clusterica.ops.gpu.assign import launch_nearest, round_centers
+    from clusterica.ops.gpu.tiling import tiling_for
 
     X, C = data(shape)
     n, d, k = shape
@@ -174,7 +174,8 @@ def sweep(shape: tuple[int, int, int], repeats: int, n_best: int = 3) -> list[di
     other, found = torch.empty_like(labels), []
     for precision in (*PRECISIONS, "bfloat16"):
         timed = []
-        for tiling in TILINGS:
+        default = tiling_for(X.device, precision, d)
+        for tiling in dict.fromkeys((default, *TILINGS)):
             try:
                 centers = round_centers(C, EUCLIDEAN, precision, tiling)
 
@@ -187,9 +188,10 @@ def sweep(shape: tuple[int, int, int], repeats: int, n_best: int = 3) -> list[di
             except Exception as error:  # such as too much shared memory
                 print(precision, tuple(tiling), str(error).partition("\n")[0][:100])
                 continue
-            timed.append({"tiling": tuple(tiling), "ms": ms, "tflops": 2e-9 * n * d * k / ms})
+            row = {"tiling": tuple(tiling), "ms": ms, "tflops": 2e-9 * n * d * k / ms}
+            timed.append(row | {"default": tiling == default})
         timed.sort(key=lambda row: row["ms"])
-        for row in timed[:n_best]:
+        for row in timed[:n_best] + [row for row in timed[n_best:] if row["default"]]:
             found.append({"shape": shape, "precision": precision} | row)
             print(json.dumps(found[-1]), flush=True)
     return found
@@ -211,7 +213,11 @@ def main() -> None:
         if time.perf_counter() - begun > options.seconds:
             print(f"no time left for {SHAPES[i]}")
             break
-        found = (sweep if options.sweep else measure)(SHAPES[i], options.repeats)
+        try:
+            found = (sweep if options.sweep else measure)(SHAPES[i], options.repeats)
+        except Exception:  # the shapes before it are in the file
+            traceback.print_exc()
+            continue
         rows += found if isinstance(found, list) else [found]
         torch.cuda.empty_cache()
         if not options.sweep:

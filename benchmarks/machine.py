@@ -97,7 +97,10 @@ def commit() -> str | None:
             ["git", "status", "--porcelain", "-uno", "--", ".", ":!benchmarks/results"]
         ).stdout
     except (OSError, subprocess.CalledProcessError):  # no git, or no repository
-        return None
+        from clusterica.experiments._provenance import source_commit
+
+        built_from = source_commit().name
+        return built_from and built_from[:7]
     return f"{found}-dirty" if changed else found
 
 

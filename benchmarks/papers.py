@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from benchmarks.rst import rst_table
+from clusterica.experiments import available
 
 ROOT = Path(__file__).parent.parent
 RESULTS, PAGES, IMAGES = ROOT / "results", ROOT / "docs" / "results", ROOT / "docs" / "images"
@@ -27,19 +29,9 @@ whether it holds. *Paper* columns hold what the paper prints, a dash where it pr
 responds to.
 
 Every section ends with the commit, device and time of its run. Some values are older than this tracing,
-or were put together from several runs: the section says so, and they are to be run again. Where an
-experiment needs the files of a data set, it was given them by ``--data``.
+or were put together from several runs: they are *untraced*, the section says which, and they are to be run
+again. Where an experiment needs the files of a data set, it was given them by ``--data``.
 """
-# What experiments have gained since their files were made, until they are run again.
-_WHITE = ("kRICA, white", "d-kRICA, white")
-GAINED: dict[str, tuple[str, ...]] = {
-    **{
-        f"P4-{where}": _WHITE
-        for where in ("table1", "table2", "table3", "table4", "fig1", "fig4", "fig5")
-    },
-    "P4-fig2": _WHITE[:1],
-    "P4-fig3": _WHITE[1:],
-}
 UNTRACED = "This file is older than the tracing of results: it does not say its commit."
 
 
@@ -61,7 +53,7 @@ def paper_title(label: str, of_paper: list[dict[str, Any]]) -> str:
 
 def summary(records: list[dict[str, Any]]) -> list[str]:
     """Return a table for each paper: how many checks of each experiment hold, and where it was run."""
-    lines = []
+    lines, done = [], {record["name"] for record in records}
     for label, of_paper in by_paper(records).items():
         title = paper_title(label, of_paper)
         lines += [title, "-" * len(title), ""]
@@ -71,10 +63,18 @@ def summary(records: list[dict[str, Any]]) -> list[str]:
                 _text(record["title"]),
                 _holding(record),
                 _text(", ".join(_made(record, "device")) or "not known"),
+                ", ".join(_commits(record) + ["untraced"] * bool(untraced(record))),
             ]
             for record in of_paper
         ]
-        lines += rst_table(["Experiment", "What", "Checks that hold", "Device"], rows)
+        lines += rst_table(["Experiment", "What", "Checks that hold", "Device", "Commit"], rows)
+        waiting = [
+            f"{one.name} ({one.title})"
+            for one in available()
+            if one.name.startswith(f"{label}-") and one.name not in done
+        ]
+        if waiting:
+            lines += [_text(f"Not run yet: {', '.join(waiting)}."), ""]
     return lines
 
 
@@ -83,13 +83,13 @@ def section(record: dict[str, Any]) -> list[str]:
     title = _text(f"{record['name']}: {record['title']}")
     said = _text(f"{record['paper']}. {record['claim']}")
     lines = [f".. _{record['name']}:", "", title, "-" * len(title), "", said, ""]
+    if untraced(record):
+        lines += [_text(untraced(record)), ""]
     columns = record["columns"]
     rows = [[_cell(v, c) for v, c in zip(row, columns, strict=True)] for row in record["rows"]]
     lines += rst_table([_cell(c) for c in columns], rows)
     lines += [_text(record["note"]), ""]
-    written = json.dumps([record["columns"], record["rows"]], ensure_ascii=False)
-    # Quoted, since "kRICA, white" is the end of another name too; columns go on with a comma.
-    absent = [name for name in GAINED.get(record["name"], ()) if f'"{name}' not in written]
+    absent = absent_rows(record)
     if absent:
         lines += [
             f"The experiment has more since: {'; '.join(absent)}. They are still to be run.",
@@ -122,18 +122,15 @@ def figure(picture: dict[str, str] | str, title: str) -> list[str]:
 
 
 def provenance(record: dict[str, Any]) -> str:
-    """Return the sentence that says where a result comes from."""
-    if "made" not in record:
-        return UNTRACED
-    stamps = [stamp for stamp in _stamps(record) if "untraced" not in stamp]
-    older = _made_of(_stamps(record), "untraced")
+    """Return the sentence that says where a result comes from, nothing where it is untraced."""
+    stamps = [stamp for stamp in _stamps(record).values() if "untraced" not in stamp]
     if not stamps:
-        return _text(f"Values are {older[0]}: it does not say their commit.")
+        return ""
     commits = _commits(record)
     changed = any(stamp["uncommitted_changes"] for stamp in stamps)
     seconds = sum(stamp["seconds"] for stamp in stamps)
     took = f"{seconds:.0f} seconds" if seconds < 180 else f"{seconds / 60:.0f} minutes"
-    parts = f" in {len(stamps)} parts" if record.get("parts") else ""
+    parts = f" in {len(stamps)} parts" if len(stamps) > 1 else ""
     where = ", ".join(commits) if commits else "a commit that is not known"
     name = "Commit" if len(commits) < 2 else "Commits"
     days = sorted({stamp["started"][:10] for stamp in stamps})
@@ -142,22 +139,50 @@ def provenance(record: dict[str, Any]) -> str:
         f"{name} {where}{' with uncommitted changes' if changed else ''}; seed {record['made']['seed']}; "
         f"{', '.join(_made(record, 'device'))}; {took}{parts}; {when}."
     )
-    return _text(said + (f" Other parts are {older[0]}." if older else ""))
+    return _text(said)
 
 
-def _stamps(record: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the provenance of every part, or of the whole where there are none."""
+def untraced(record: dict[str, Any]) -> str:
+    """Return a sentence that names the values whose commit is not known, or nothing."""
+    stamps = _stamps(record)
+    if not stamps:
+        return UNTRACED
+    why = {name: made["untraced"] for name, made in stamps.items() if "untraced" in made}
+    if not why:
+        return ""
+    which = "All values" if len(why) == len(stamps) else f"The values of {', '.join(why)}"
+    return f"{which} are untraced: {'; '.join(_once(why.values()))}."
+
+
+def absent_rows(record: dict[str, Any]) -> list[str]:
+    """Return the rows or columns that the code of an experiment has and its file does not."""
+    modules = {one.name: sys.modules[one.run.__module__] for one in available()}
+    module = modules.get(record["name"])
+    named = [getattr(method, "name", method) for method in getattr(module, "METHODS", ())]
+    # A dictionary of what the paper prints, by row.
+    paper = getattr(module, "PAPER", {})
+    if isinstance(paper, dict) and all(isinstance(figure, str) for figure in paper.values()):
+        named += paper
+    named += getattr(module, "WHITE_COLUMNS", ())
+    written = json.dumps([record["columns"], record["rows"]], ensure_ascii=False)
+    # Whole names: "kRICA, white" is the end of another one too. What is quoted was not run.
+    return [
+        name
+        for name in _once(named)
+        if not re.search(rf"(?<![\w-]){re.escape(name)}(?!\w| \(quoted\))", written)
+    ]
+
+
+def _stamps(record: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the provenance of every part by name, or of the whole where there are none."""
     parts = record.get("parts") or {}
-    return [part["made"] for part in parts.values()] or [record["made"]]
+    whole = {"": record["made"]} if "made" in record else {}
+    return {name: part["made"] for name, part in parts.items()} or whole
 
 
 def _made(record: dict[str, Any], key: str) -> list[str]:
     """Return what the parts say under a key, each once."""
-    return _made_of(_stamps(record), key) if "made" in record else []
-
-
-def _made_of(stamps: list[dict[str, Any]], key: str) -> list[str]:
-    return _once(stamp.get(key) for stamp in stamps)
+    return _once(stamp.get(key) for stamp in _stamps(record).values())
 
 
 def _commits(record: dict[str, Any]) -> list[str]:

@@ -35,8 +35,8 @@ def slow_blas(report: dict[str, Any]) -> str:
     wide = "AVX-512" in machine["cpu"] and "no AVX-512" not in machine["cpu"]
     if wide and any(blas.endswith("Haswell") for blas in machine["blas"]):
         return (
-            " **OpenBLAS had to use kernels of an older processor (Haswell), which slows other libraries "
-            "and the bare product: ratios are too good, and are to be measured again.**"
+            " **OpenBLAS had to use kernels of an older processor (Haswell), which multiply about half as "
+            "fast: times and ratios are to be measured again.**"
         )
     return ""
 

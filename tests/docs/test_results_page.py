@@ -68,11 +68,17 @@ def test_parts_are_summed(papers):
 
 def test_old_files_say_that_they_are_old(papers):
     old = {key: value for key, value in RECORD.items() if key not in ("made", "parts", "checks")}
-    assert papers.section(old)[-2] == papers.UNTRACED
+    assert papers.UNTRACED in papers.section(old)
     text = "\n".join(papers.summary([RECORD, {**old, "name": "P1-old"}]))
     assert "P1: Coates & Ng 2012\n--------------------" in text
-    assert "   * - :ref:`P1-toy <P1-toy>`\n     - A toy\n     - 1 of 2\n     - a GPU" in text
-    assert "   * - :ref:`P1-old <P1-old>`\n     - A toy\n     - none made\n     - not known" in text
+    assert (
+        "   * - :ref:`P1-toy <P1-toy>`\n     - A toy\n     - 1 of 2\n     - a GPU\n     - 0123456"
+        in text
+    )
+    assert (
+        "   * - :ref:`P1-old <P1-old>`\n     - A toy\n     - none made\n     - not known\n     - untraced"
+        in text
+    )
 
 
 def test_a_page_for_each_paper(papers, tmp_path, monkeypatch):
@@ -96,9 +102,72 @@ def test_a_page_for_each_paper(papers, tmp_path, monkeypatch):
 
 
 def test_rows_that_a_file_does_not_have_are_named(papers):
-    older = {**RECORD, "name": "P4-table1", "rows": [["kRICA", "1"], ["d-kRICA, white", "2"]]}
+    from clusterica.experiments.xiao_zhu_zhao_2013.table2 import PAPER
+
+    rows = [[name, "1"] for name in PAPER if name != "kRICA, white"]
+    older = {**RECORD, "name": "P4-table2", "rows": [["Sparse RBM (quoted)", "1"], *rows[1:]]}
     said = [line for line in papers.section(older) if line.startswith("The experiment has more")]
-    assert said == ["The experiment has more since: kRICA, white. They are still to be run."]
-    newer = {**older, "rows": [["kRICA, white", "1"], ["d-kRICA, white", "2"]]}
+    missing = "Sparse RBM; kRICA, white"
+    assert said == [f"The experiment has more since: {missing}. They are still to be run."]
+    newer = {**older, "rows": [[name, "1"] for name in PAPER]}
     assert not any("still to be run" in line for line in papers.section(newer))
     assert not any("still to be run" in line for line in papers.section(RECORD))
+
+
+def test_experiments_without_a_file_are_listed(papers):
+    """Every experiment of the paper but the one that has a file."""
+    from clusterica.experiments import available
+
+    of_paper = [one for one in available() if one.name.startswith("P1-")]
+    first, *others = of_paper
+    text = "\n".join(papers.summary([{**RECORD, "name": first.name}]))
+    (line,) = [line for line in text.splitlines() if line.startswith("Not run yet:")]
+    assert all(one.name in line for one in others)
+    assert f"{first.name} (" not in line
+
+
+def test_untraced_values_are_named(papers):
+    taken_over = {
+        **made(),
+        "commit": None,
+        "started": None,
+        "seconds": None,
+        "untraced": "taken over",
+    }
+    some = {**RECORD, "parts": {"a": {"made": made()}, "b": {"made": taken_over}}}
+    sentence = "The values of b are untraced: taken over."
+    lines = papers.section(some)
+    table = next(i for i, line in enumerate(lines) if line.startswith(".. list-table"))
+    assert lines.index(sentence) < table
+    assert lines[-2].endswith("60 seconds; 2026-01-02.")
+    assert "0123456, untraced" in "\n".join(papers.summary([some]))
+    every = {**RECORD, "parts": {"b": {"made": taken_over}}}
+    assert "All values are untraced: taken over." in papers.section(every)
+
+
+@pytest.mark.parametrize(
+    ("picture", "lines"),
+    [
+        ("toy.png", [".. figure:: /images/toy.png", "   :alt: A toy", ""]),
+        (
+            {"file": "toy.png", "caption": "A *line*.", "alt": "A rising line."},
+            [
+                ".. figure:: /images/toy.png",
+                "   :alt: A rising line.",
+                "",
+                r"   A \*line\*.",
+                "",
+            ],
+        ),
+    ],
+)
+def test_pictures_have_captions_where_the_file_has_them(
+    papers, tmp_path, monkeypatch, picture, lines
+):
+    monkeypatch.setattr(papers, "RESULTS", tmp_path)
+    monkeypatch.setattr(papers, "IMAGES", tmp_path / "images")
+    (tmp_path / "images").mkdir()
+    (tmp_path / "toy.png").write_bytes(b"png")
+    assert papers.figure(picture, "A toy") == lines
+    assert (tmp_path / "images" / "toy.png").read_bytes() == b"png"
+    assert papers.figure("missing.png", "A toy") == []

@@ -81,11 +81,13 @@ def test_screened_labels_are_those_of_float32(estimator):
 @pytest.mark.parametrize("k", [1, 2, 100, 1600])
 def test_shapes(d, k):
     X = draw(5000, d)
-    expected = KMeans(k, max_iter=1, random_state=0, init="rows", empty="keep").fit(X)
-    for precision in ("tf32", "screened"):
+    expected = KMeans(k, max_iter=1, random_state=0, init="rows", empty="keep").fit(X).inertia_
+    # Products of TF32 are off by up to 2^-10 of |x| |c|, much where many centres lie on a line.
+    errors = {"tf32": 2.0**-9 * float((X * X).sum()), "screened": 0.0}
+    for precision, error in errors.items():
         with kernels(precision):
             found = KMeans(k, max_iter=1, random_state=0, init="rows", empty="keep").fit(X)
-        assert abs(found.inertia_ / max(expected.inertia_, 1e-9) - 1) < 0.01
+        assert abs(found.inertia_ - expected) < 0.01 * expected + error + 1e-9
 
 
 @pytest.mark.parametrize("encoder", ["soft-threshold", "triangle"])

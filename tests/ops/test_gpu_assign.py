@@ -225,6 +225,21 @@ def test_rows_that_are_not_contiguous():
         assert torch.equal(found, expected)
 
 
+def test_centers_with_more_numbers_than_an_int32_counts():
+    tiling = KernelTiling(16, 16, 32, 4, 2)
+    X, C = tensors(*draw(8, 32, 288, AXIS)[:2])
+    near = gpu.round_centers(C, AXIS, "float16", tiling)
+    # 4 GB of addresses, of which few are touched: the rows of the second tile end beyond 2^31.
+    stride = 70_000_000
+    room = torch.empty(31 * stride + 288, dtype=torch.float16, device=DEVICE)
+    far = near._replace(words=room.as_strided((32, 288), (stride, 1)))
+    far.words.copy_(near.words)
+    found = [torch.empty(8, dtype=torch.int32, device=DEVICE) for _ in range(2)]
+    for centers, labels in zip((near, far), found, strict=True):
+        gpu.launch_nearest(X, centers, None, labels, labels, None, AXIS, "float16", tiling)
+    assert torch.equal(*found)
+
+
 def test_one_cluster_with_most_rows():
     X, C, weights, _ = draw(300, 4, 3, EUCLIDEAN)
     C[1:] += 100  # all rows are of the first centre, in ten pieces

@@ -123,6 +123,16 @@ def test_memory_of_the_features_of_images(grid, regions, n_cells):
     assert more == (n_cells - 1) * 10_000 * 2 * 10 * 4  # two codes for each filter, float32
 
 
+@pytest.mark.parametrize("refine", ["ml", None])
+def test_fewer_rows_to_cluster_cost_less(refine):
+    some, more = (
+        clusterica.estimate(ClusterICA(refine=refine, cluster_rows=n), (10**6, 20), n_iter=10)
+        for n in (1000, 100_000)
+    )
+    assert some.operations < more.operations
+    assert some.memory < more.memory
+
+
 def test_memory_follows_the_budget():
     model, shape = KMeans(100, compute_labels=False), (10**7, 100)
     with clusterica.config_context(memory="64MiB"):

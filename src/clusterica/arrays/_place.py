@@ -375,6 +375,13 @@ class Place:
         device: AbstractContextManager[Any] = torch.cuda.device(self.like.device)
         return device
 
+    def empty(self, shape: tuple[int, ...], dtype: Any = np.float32) -> Array:
+        """Return an array here to be filled: of NumPy in host memory, else on the device."""
+        if self.on_host:
+            return np.empty(shape, dtype)
+        xp = namespace_of(self.like)
+        return xp.empty(shape, dtype=getattr(xp, np.dtype(dtype).name), device=device_of(self.like))
+
     def put(self, values: Array) -> Array:
         """Bring an array here; one that is here already is returned as it is."""
         return to_like(values, self.like)

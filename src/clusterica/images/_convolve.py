@@ -24,7 +24,6 @@ from clusterica.arrays import (
     active_config,
     device_of,
     in_order,
-    is_cpu_tensor,
     namespace_of,
     row_bytes_of,
     to_host,
@@ -342,15 +341,10 @@ def encode_images(
     threads = active_config().n_threads if threaded else 1
     # Where the features of every region begin: they stand side by side.
     ends = shape.n_cells * np.cumsum([0, *n_codes])
-    like = images.home.like
-    if isinstance(like, np.ndarray) or is_cpu_tensor(like):
-        features: Array = np.empty((images.n_images, int(ends[-1])), np.float32)
-    else:  # the features are on a device if the images are
-        xp = namespace_of(like)
-        size = (images.n_images, int(ends[-1]))
-        features = xp.empty(size, dtype=xp.float32, device=like.device)
-    # Ops state their memory for rows: here a row is a patch.
+    # The features are on a device if the images are.
+    features = images.home.empty((images.n_images, int(ends[-1])))
     inbox = None if images.place.is_numpy else Inbox(features)
+    # Ops state their memory for rows: here a row is a patch.
     n_features = shape.patch_size**2 * images.n_channels
     row = Row(n_features, 4, 4 * n_features, images.place.is_numpy)
     row_bytes = max(row_bytes_of(coder.features, row, ()) for coder in coders)

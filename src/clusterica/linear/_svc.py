@@ -88,8 +88,8 @@ class LinearSVC(LinearClassifier):
     gap_ : ndarray of shape (n_classes,) or (1,)
         By how much of itself (or of a millionth of C times the sum of all weights, if that is more) each
         objective may still fall: the estimate of the solver, by the curvature learned on the way, plus what
-        the rounding of ``coef_`` and ``intercept_`` to the dtype of X adds. The estimate is too low where C
-        times the sum of all weights is in the thousands and features are collinear.
+        the rounding of ``coef_`` and ``intercept_`` to the dtype of X adds. The estimate may be too low, the
+        more the larger C times the sum of all weights is and the more collinear features are.
     converged_ : bool
         Whether all gaps are at most tol, plus 64 times the precision of the dtype (8e-6 for float32).
     n_features_in_ : int

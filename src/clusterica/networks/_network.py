@@ -301,11 +301,8 @@ class FeatureNetwork(
             return map_chunks(_last_maps, chunks, learned, like=like, keep=True)
         shape, needed = (n_images, height, width, n_maps), n_images * per_image
         maps: Any
-        if not place.on_host:
-            xp = namespace_of(images)
-            maps = xp.empty(shape, dtype=xp.float32, device=images.device)
-        elif needed <= place.memory:
-            maps = np.empty(shape, np.float32)
+        if not place.on_host or needed <= place.memory:
+            maps = place.empty(shape)
         else:
             free = shutil.disk_usage(folder).free
             if needed > free:

@@ -93,12 +93,17 @@ def cluster_ica(model: Any, size: Size) -> Work:
         return Work(2.0 * n * k * d, 2, n * k, kept=n * k, width=k)
     white = whitener(_Plain, size)
     if model.refine is None:
-        clusters = Work(
-            2.0 * n * k * k * size.n_iter + 2.0 * n * d * k, size.n_iter + 4, kept=n * k
-        )
+        m = min(n, model.cluster_rows or n)
+        # Fewer rows are drawn once, and all of them may be read in every iteration.
+        passes = 4 + (size.n_iter if m == n else 0)
+        # The orthogonal start has about as many iterations as those that follow. In the end all rows are read
+        # to scale the sources.
+        products = 4.0 * m * k * k * size.n_iter + 2.0 * (m + n) * d * k
+        clusters = Work(products, passes, kept=m * k)
         return _sum(white, clusters)
+    # The default of cluster_rows.
     sources = max(k, 10)
-    m = min(n, 400 * sources, max(n // 2, 100 * sources))
+    m = min(n, model.cluster_rows or min(400 * sources, max(n // 2, 100 * sources)))
     # Fifteen iterations of K-means, and about 30 evaluations of the contrast of the rotation.
     start = Work(2.0 * m * k * (d + 15 * k) + 30 * 4.0 * m * k * k, m / n, 40.0 * m * k, kept=m * k)
     # The line search takes half an evaluation more than there are iterations; an evaluation makes the

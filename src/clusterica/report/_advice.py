@@ -56,59 +56,76 @@ def advise(summary: dict[str, Any]) -> list[str]:
         )
     for bank in summary["banks"]:
         where = f"{bank['name']}: " if bank["name"] else ""
-        found += [where + text for text in _on_learned(bank, bank.get("empty"), "filters")]
+        found += [where + text for text in _on_filters(bank)]
     if "rows" in summary:
-        empty = summary["rows"]["sizes"]
-        empty = None if empty is None else near_empty(empty)
-        found += _on_learned(summary["rows"], empty, "sources")
+        found += _on_rows(summary["rows"])
     # A capital letter where no name of a network precedes; and no sentence twice.
     return list(dict.fromkeys(text[0].upper() + text[1:] for text in found))
 
 
-def _on_learned(part: dict[str, Any], empty: np.ndarray | None, what: str) -> Iterator[str]:
-    """Yield advice on a bank of filters, or on the clusters or sources of rows."""
-    yield from _on_spectrum(part["spectrum"])
-    n, k = part.get("n_learned_from"), part.get("n_filters")
+def _on_filters(bank: dict[str, Any]) -> Iterator[str]:
+    """Yield advice on a bank of filters of patches."""
+    yield from _on_spectrum(bank["spectrum"])
+    n, k = bank["n_learned_from"], bank["n_filters"]
     # 50 patches for each filter, and a tenth of near-empty clusters: as in the warnings of ImageFeatures.
     if n is not None and k and n < 50 * k:
         yield (
             f"{n:,} patches are few for {k:,} filters: raise n_patches to {50 * k:,} or more, "
             "give more images, or lower n_filters."
         )
-    if empty is not None and empty.mean() > 0.1:
-        remedy = (
-            "lower n_filters, use smaller patches or more of them, or change the eps of the whitening"
-            if what == "filters"
-            else "lower the number of clusters"
+    if "empty" in bank and bank["empty"].mean() > 0.1:
+        yield (
+            f"{int(bank['empty'].sum()):,} of {k:,} filters are near-empty: lower n_filters, use smaller "
+            "patches or more of them, or change the eps of the whitening."
         )
-        name = "filters" if what == "filters" else "clusters"
-        yield f"{int(empty.sum()):,} of {len(empty):,} {name} are near-empty: {remedy}."
-    if part.get("kurtosis") is not None:
-        known = part["kurtosis"][np.isfinite(part["kurtosis"])]
-        n_flat, n_gaussian = int((known < SPARSE).sum()), int((np.abs(known) < SPARSE).sum())
-        # Some filters of patches are near-Gaussian, those of the mean.
-        if what == "filters" and n_flat > 0.5 * len(known):
-            yield (
-                f"{n_flat:,} of {len(known):,} filters are not sparse (kurtosis below {SPARSE:g}), and "
-                "K-means finds sparse directions only: check that the data is whitened, or ask for fewer."
-            )
-        # Sources may have light tails, and one Gaussian source is what the others leave.
-        if what == "sources" and n_gaussian > 1:
-            yield (
-                f"{n_gaussian:,} of {len(known):,} sources look Gaussian (kurtosis within {SPARSE:g} of 0), "
-                "and Gaussian sources can't be separated: ask for fewer, or give more rows."
-            )
-    if part["history"] is not None:
-        values, max_iter = np.asarray(part["history"]["objective"]), part["history"]["max_iter"]
-        total, last = abs(values[-1] - values[0]), abs(values[-1] - values[-2])
-        # A history has a value before every iteration, and mostly one more for the end.
-        at_the_end = max_iter is not None and len(values) >= max_iter
-        # Two per cent of all improvement in one iteration: more of them would still change the filters.
-        if at_the_end and total > 0 and last > 0.02 * total:
-            yield (
-                f"{part['history']['learner']} has not converged: its last iteration made "
-                f"{100 * last / total:.0f} % of all improvement; raise max_iter above {max_iter}."
-            )
+    known = _finite(bank.get("kurtosis"))
+    n_flat = int((known < SPARSE).sum())
+    # Some filters of patches are near-Gaussian, those of the mean.
+    if n_flat > 0.5 * len(known):
+        yield (
+            f"{n_flat:,} of {len(known):,} filters are not sparse (kurtosis below {SPARSE:g}), and "
+            "K-means finds sparse directions only: check that the data is whitened, or ask for fewer."
+        )
+    yield from _on_history(bank["history"])
+
+
+def _on_rows(rows: dict[str, Any]) -> Iterator[str]:
+    """Yield advice on the clusters or sources of rows."""
+    yield from _on_spectrum(rows["spectrum"])
+    if rows["sizes"] is not None and near_empty(rows["sizes"]).mean() > 0.1:
+        n_empty = int(near_empty(rows["sizes"]).sum())
+        yield (
+            f"{n_empty:,} of {len(rows['sizes']):,} clusters are near-empty: lower the number of clusters."
+        )
+    known = _finite(rows["kurtosis"])
+    n_gaussian = int((np.abs(known) < SPARSE).sum())
+    # Sources may have light tails, and one Gaussian source is what the others leave.
+    if n_gaussian > 1:
+        yield (
+            f"{n_gaussian:,} of {len(known):,} sources look Gaussian (kurtosis within {SPARSE:g} of 0), "
+            "and Gaussian sources can't be separated: ask for fewer, or give more rows."
+        )
+    yield from _on_history(rows["history"])
+
+
+def _finite(kurtosis: np.ndarray | None) -> np.ndarray:
+    """Return the kurtosis of what varies; constant responses have none."""
+    return np.empty(0) if kurtosis is None else kurtosis[np.isfinite(kurtosis)]
+
+
+def _on_history(history: dict[str, Any] | None) -> Iterator[str]:
+    if history is None:
+        return
+    values, max_iter = np.asarray(history["objective"]), history["max_iter"]
+    total, last = abs(values[-1] - values[0]), abs(values[-1] - values[-2])
+    # A history has a value before every iteration, and mostly one more for the end.
+    at_the_end = max_iter is not None and len(values) >= max_iter
+    # Two per cent of all improvement in one iteration: more of them would still change the filters.
+    if at_the_end and total > 0 and last > 0.02 * total:
+        yield (
+            f"{history['learner']} has not converged: its last iteration made {100 * last / total:.0f} % of "
+            f"all improvement; raise max_iter above {max_iter}."
+        )
 
 
 def _on_spectrum(spectrum: dict[str, Any] | None) -> Iterator[str]:

@@ -46,6 +46,7 @@ class Groups(NamedTuple):
     claim="The energy correlation of pooled responses finds groups of filters that belong together.",
     options=("data",),
     minutes=2,
+    needs="BSDS500",
 )
 def run(ctx: Context) -> Result:
     """Learn a layer, and group its filters."""

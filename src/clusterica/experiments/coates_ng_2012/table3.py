@@ -48,10 +48,7 @@ NOTE = (
     "all training images, are written beside the table as P1-table3-fold0.safetensors and so on: "
     "clusterica.load reads one, and its predict takes images. "
 )
-WHERE = (
-    ", on training images outside the folds where the paper has test images, with contrast and pooling by "
-    "cross-validation"
-)
+WHERE = ", scored on training images, contrast and pooling by cross-validation"
 # The constant of contrast normalisation, and the pooling, of features among which each fold chooses.
 TRIED = [
     [c, pooling]

@@ -16,7 +16,7 @@ is left open for the plain float32 step. So a label is always that of the best f
 scores the lowest index, as without the screen. Overflow and underflow widen the bound, and leave rows open
 too.
 
-On Gaussian rows, which have no clusters, fewer than one row in a hundred stays open. Where it would be
+On Gaussian rows, which have no clusters, at most two rows in a hundred stay open. Where it would be
 many, as among centres that are nearly the same, the screen gives up and leaves the rest of the block.
 """
 

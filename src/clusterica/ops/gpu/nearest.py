@@ -235,11 +235,12 @@ def nearest_looped(
     second = tl.full((BM, BN), float("-inf"), tl.float32) if SCREEN else best
     for start in tl.range(0, n_centers, BN):
         s = tl.zeros((BM, BN), tl.float32)
+        centers = C + start * c_stride.to(tl.int64)  # a million centres may have over 2^31 numbers
         for f in tl.range(0, d, WIDTH):
             x = _features(X, shift, rows, inside, stride, d, f, WIDTH, SHIFTED)
             if HALF:
                 x = (x * factor[:, None]).to(C.dtype.element_ty)
-            s = _products(x, C, c_stride, f, start, s, BN, WIDTH, DOT)
+            s = _products(x, centers, c_stride, f, 0, s, BN, WIDTH, DOT)
         b = tl.load(bias + start + tl.arange(0, BN)) if BIASED else margin
         best, tile, second = _keep_best(
             s, start // BN, b, factor, best, tile, second, SIGNLESS, BIASED, SCREEN

@@ -36,11 +36,11 @@ CHUNK = 32
 
 def tiling_of_codes(device: Any, precision: str, n_features: int) -> KernelTiling:
     """Return the sizes for pooled codes: patches and filters of a tile."""
-    # By the compiler, with 108 features: no spills, and two to four programs on a multiprocessor, but for
-    # float32 outside matrix units, which spills with tiles of 64 x 64. Not timed yet.
-    rows = 32 if precision in ("float32", "screened") else 64
+    # By the compiler, with 108 features: no spills, and two to four programs on a multiprocessor. float32
+    # outside matrix units would spill with tiles of 64 x 64, and in 4 warps of 32 x 64. Not timed yet.
+    rows, warps = (32, 8) if precision in ("float32", "screened") else (64, 4)
     return smaller(
-        KernelTiling(rows, 64, CHUNK, 4, 3), precision, n_features, _shared_memory(device)
+        KernelTiling(rows, 64, CHUNK, warps, 3), precision, n_features, _shared_memory(device)
     )
 
 
