@@ -69,3 +69,20 @@ def test_a_column_is_taken_with_a_warning():
 def test_what_is_refused(y, message):
     with pytest.raises(ValueError, match=message):
         check_labels(Learner(), y, 3)
+
+
+def test_two_classes():
+    assert check_labels(Learner(), [3, 3], 2).classes.tolist() == [3]
+    with pytest.raises(
+        ValueError, match="Learner needs at least two classes in y, and y has only 3"
+    ):
+        check_labels(Learner(), [3, 3], 2, min_classes=2)
+
+
+def test_rows_of_every_class():
+    labels = check_labels(Learner(), ["b", "a", "b", "b"], 4)
+    labels.check_class_sizes(1, "atoms")
+    with pytest.raises(
+        ValueError, match="class a has 1 rows, fewer than its 2 atoms; give more rows"
+    ):
+        labels.check_class_sizes(2, "atoms")

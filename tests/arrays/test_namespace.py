@@ -4,7 +4,16 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from clusterica.arrays import as_generator, device_of, namespace_of, to_host, to_like, working_dtype
+from clusterica.arrays import (
+    Place,
+    as_generator,
+    device_of,
+    namespace_of,
+    take,
+    to_host,
+    to_like,
+    working_dtype,
+)
 
 VALUES = np.arange(6.0).reshape(2, 3)
 
@@ -18,6 +27,32 @@ def test_to_host_and_back(put):
     assert type(back) is type(array)
     assert device_of(back) == device_of(array)
     np.testing.assert_array_equal(to_host(back), VALUES)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_entries_along_an_axis(put, axis):
+    chosen = np.array([1, 0, 1])
+    found = take(put(VALUES), chosen, axis=axis)
+    assert type(found) is type(put(VALUES))
+    np.testing.assert_array_equal(to_host(found), VALUES.take(chosen, axis=axis))
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_entries_of_a_dask_array(axis):
+    da = pytest.importorskip("dask.array")
+    found = take(da.from_array(VALUES, chunks=(1, 3)), np.array([1, 0, 1]), axis=axis)
+    assert isinstance(found, da.Array)
+    np.testing.assert_array_equal(found.compute(), VALUES.take([1, 0, 1], axis=axis))
+
+
+def test_an_array_to_be_filled(put):
+    place = Place(put(VALUES))
+    made = place.empty((2, 5), np.float64)
+    assert made.shape == (2, 5)
+    assert working_dtype(made.dtype) == np.float64
+    # In host memory it is NumPy, which tensors of the CPU can share.
+    assert type(made) is (np.ndarray if place.on_host else type(put(VALUES)))
+    assert place.on_host or device_of(made) == device_of(put(VALUES))
 
 
 def test_to_host_leaves_host_values_alone():

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from clusterica.arrays import Array, Row, namespace_of, to_like, working_memory
+from clusterica.arrays import Array, namespace_of, to_like, working_memory
 from clusterica.ops.linalg import row_lengths
 
 
@@ -42,13 +42,17 @@ class GradientHistograms:
     clip: float = 0.2
     floor: float = 0.0
 
-    def _bytes(self, row: Row) -> int:
-        # Three arrays with a number for every pixel and orientation, a few of the pixels, and descriptors.
-        of_pixels = (3 * self.n_orientations + 6) * self.height * self.width
-        of_cells = 4 * self.n_cells**2 * self.n_orientations
-        return (of_pixels + row.n_features + of_cells) * row.itemsize
-
-    @working_memory(_bytes)
+    # Three arrays with a number for every pixel and orientation, a few of the pixels, and the descriptors.
+    @working_memory(
+        lambda self, row: (
+            row.itemsize
+            * (
+                (3 * self.n_orientations + 6) * self.height * self.width
+                + row.n_features
+                + 4 * self.n_cells**2 * self.n_orientations
+            )
+        )
+    )
     def describe(self, X: Array) -> Array:
         """Return the descriptors of a block, shape (n_rows, n_cells * n_cells * n_orientations).
 

@@ -58,7 +58,7 @@ class Trial(NamedTuple):
     paper="Xiao, Zhu & Zhao 2013, sections 4 and 5",
     claim="The discrimination term with eta of k + 1 makes codes more discriminative.",
     draws=False,
-    minutes=1.7,
+    minutes=4,
 )
 def run(ctx: Context) -> Result:
     """Train and score every setting on every draw."""
