@@ -38,6 +38,7 @@ SECTIONS: dict[str, Callable[[dict[str, Any]], list[str]]] = {
     "linear-gpu": linear.section,
     "planning-cpu": planning.section,
     "out-of-core": large.section,
+    "stream-gpu": large.stream_section,
 }
 
 

@@ -1,4 +1,4 @@
-"""Fits to a file that is larger than the memory of the process."""
+"""Data larger than memory: a file and the memory of the process, host arrays and that of a GPU."""
 
 from __future__ import annotations
 
@@ -41,3 +41,25 @@ def section(report: dict[str, Any]) -> list[str]:
     ]
     columns = ["fit", "time", "read from disk", "memory", "others"]
     return [*lines, *rst_table(columns, table), f".. {MARKS[1]}", ""]
+
+
+def stream_section(report: dict[str, Any]) -> list[str]:
+    """Return the rates of host arrays that go through a GPU block by block, beside those of the link."""
+    rows, features = report["shape"]
+    up, down = (f"{report['copies_gb_s'][way]:.0f}" for way in ("to device", "to host"))
+    lines = [
+        *heading("Host arrays through a GPU"),
+        *provenance(report),
+        f"{rows:,} rows of {features} features in host memory, {4e-9 * rows * features:.0f} GB, on one "
+        f"{report['gpu']} with ``config_context(device='cuda', memory='{report['budget']}')``. The most "
+        f"memory of the device in use was {report['peak_device_bytes'] / 2**30:.1f} GiB. The link alone "
+        f"copies {up} GB/s to the device and {down} GB/s back. *K-means* is one pass over all rows.",
+        "",
+    ]
+    names = {
+        "plain": "K-means, plain operations",
+        "triton": "K-means, Triton",
+        "whiten": "whitening",
+    }
+    table = [[names[name], f"{rate:.1f} GB/s"] for name, rate in report["gb_s"].items()]
+    return lines + rst_table(["work", "rows"], table)

@@ -71,7 +71,16 @@ def toys():
         "estimates": [{"model": "RICA(4)", "n_iter": 3, "estimated": 0.85, "measured": 1.5}],
         "chunk": {"chunks": [200, 1000], "seconds": 5e-4},
     }
+    stream = {
+        "gpu": "a GPU",
+        "shape": [1_000_000, 256],
+        "budget": "8GiB",
+        "copies_gb_s": {"device": 2000.0, "to device": 50.0, "to host": 40.0},
+        "gb_s": {"plain": 33.3, "whiten": 22.2},
+        "peak_device_bytes": 2**32,
+    }
     return {
+        "stream-gpu": (stream, ["1 GB", "4.0 GiB", "50 GB/s to", "40 GB/s back", "33.3 GB/s"]),
         "planning-cpu": (planning, ["``RICA(4)``, 3 iterations", "0.85 s", "1.5 s", "0.50 ms"]),
         "linear-cpu": (
             linear,

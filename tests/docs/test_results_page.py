@@ -101,6 +101,19 @@ def test_a_page_for_each_paper(papers, tmp_path, monkeypatch):
     assert "   * - | one\n       | two\n     - —\n" in page
 
 
+def test_the_pages_are_those_of_the_files(papers, tmp_path, monkeypatch):
+    pages, images = papers.PAGES, papers.IMAGES
+    monkeypatch.setattr(papers, "PAGES", tmp_path / "pages")
+    monkeypatch.setattr(papers, "IMAGES", tmp_path / "images")
+    (tmp_path / "images").mkdir()
+    papers.main()
+    for page in (tmp_path / "pages").iterdir():
+        kept = (pages / page.name).read_text(encoding="utf-8")
+        assert page.read_text(encoding="utf-8") == kept, "run python -m benchmarks.papers"
+    for image in (tmp_path / "images").iterdir():
+        assert image.read_bytes() == (images / image.name).read_bytes()
+
+
 def test_rows_that_a_file_does_not_have_are_named(papers):
     from clusterica.experiments.xiao_zhu_zhao_2013.table2 import PAPER
 

@@ -228,7 +228,7 @@ def is_cpu_tensor(X: Any) -> bool:
 
 
 def is_cuda_tensor(X: Any) -> bool:
-    """Return True for a torch tensor on an NVIDIA GPU."""
+    """Return True for a torch tensor on a device that torch calls "cuda", which may be an AMD GPU."""
     return bool(array_api_compat.is_torch_array(X) and X.device.type == "cuda")
 
 

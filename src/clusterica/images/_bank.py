@@ -251,7 +251,7 @@ def make_learner(
 ) -> Any:
     """Return an unfitted copy of the learner that learns n_filters, or None for "patches"."""
     if isinstance(learner, str):
-        # "spherical-k-means" is what model files of 0.1.0 call it.
+        # Older model files call it "spherical-k-means".
         if learner not in (*LEARNERS, "spherical-k-means"):
             raise ValueError(
                 f"learner={learner!r} is not known; use one of {LEARNERS}, or an estimator"

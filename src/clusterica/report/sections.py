@@ -134,7 +134,7 @@ def add_charts(page: Page, part: dict[str, Any]) -> None:
             x_label="iteration",
             y_label="objective",
         )
-        # Summaries in model files of 0.1.0 have no n_iter.
+        # Summaries in older model files have no n_iter.
         n_iter = part["history"].get("n_iter", len(values) - 1)
         charts.append((chart, f"Convergence of {name}: {n_iter} iterations."))
     # Filters of images have a size each, and learners of rows the sizes of their clusters.

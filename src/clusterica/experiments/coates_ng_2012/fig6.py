@@ -27,7 +27,7 @@ from clusterica.images import ImageFeatures
 from clusterica.linear import LinearSVC
 
 NOTE = (
-    "Both encoders use the same filters, of spherical K-means, learned from all training images without "
+    "Both encoders use the same filters, of gain-shape K-means, learned from all training images without "
     "labels. For each encoder α is chosen on a part of the training images; so is C, for every draw of "
     "labels. Mean and deviation over the draws, on all test images. The paper prints a picture."
 )

@@ -1,6 +1,6 @@
 """Coates & Ng 2012, section 4.1: accuracy on held-out images as one setting of the pipeline changes.
 
-Around pool(max(0, ±Dᵀx - α)) with filters D of spherical K-means; conclusions 7 and 8 of the paper.
+Around pool(max(0, ±Dᵀx - α)) with filters D of gain-shape K-means; conclusions 7 and 8 of the paper.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Coates & Ng 2012, table 1: CIFAR-10 with all labels, one to three layers, 2 x 2 pooling, a linear SVM.
 
-Filters of spherical K-means on white 6 x 6 patches, codes max(0, ±Dᵀx - α); C by validation.
+Filters of gain-shape K-means on white 6 x 6 patches, codes max(0, ±Dᵀx - α); C by validation.
 """
 
 from __future__ import annotations
