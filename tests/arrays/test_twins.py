@@ -9,13 +9,11 @@ import pytest
 from clusterica import config_context, describe_kernels
 from clusterica.arrays import (
     Place,
-    _walk,
     as_rows,
-    launching_on,
     map_reduce,
     working_memory,
 )
-from clusterica.images import ImageFeatures, _convolve
+from clusterica.images import ImageFeatures
 from clusterica.images._convolve import Fused
 
 torch = pytest.importorskip("torch")
@@ -68,7 +66,7 @@ def test_the_device_of_a_place_is_the_current_one(on_gpu, monkeypatch):
 
     monkeypatch.setattr(torch.cuda, "device", device)
     for place in (Place(on_gpu), Place(), Place(torch.empty(0))):
-        with launching_on(place):
+        with place.launching():
             pass
     assert entered == ["cuda:1"]
 
@@ -87,8 +85,7 @@ def test_blocks_are_worked_on_with_their_device_as_the_current_one(monkeypatch):
         assert len(inside) == 1
         return (X.sum(axis=0),)
 
-    monkeypatch.setattr(_walk, "launching_on", entered)
-    monkeypatch.setattr(_convolve, "launching_on", entered)
+    monkeypatch.setattr(Place, "launching", entered)
     X = np.random.default_rng(0).random((40, 6), np.float32)
     map_reduce(total, as_rows(X))
 

@@ -32,7 +32,7 @@ from clusterica.arrays._rows import (
 from clusterica.arrays._scheduler import in_order, one_blas_thread, pieces, stop_if_given_up
 from clusterica.arrays._sklearn import Estimator, Interval, StrOptions, fit_context
 from clusterica.arrays._stream import Inbox
-from clusterica.arrays._twins import describe_kernels, gpu_twin, launching_on, why_no_kernels
+from clusterica.arrays._twins import describe_kernels, gpu_twin, why_no_kernels
 from clusterica.arrays._validation import (
     AccuracyMixin,
     FloatOutputMixin,
@@ -140,6 +140,5 @@ __all__ = [
     "describe_kernels",
     "get_config",
     "set_config",
-    "launching_on",
     "why_no_kernels",
 ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, replace
 from numbers import Integral
@@ -348,6 +348,15 @@ class Place:
     def on_cuda(self) -> bool:
         """Whether arrays here are tensors of a CUDA device."""
         return is_cuda_tensor(self.like)
+
+    def launching(self) -> AbstractContextManager[Any]:
+        """Return a context in which Triton launches kernels on the device of this place."""
+        if not self.on_cuda:
+            return nullcontext()
+        import torch
+
+        device: AbstractContextManager[Any] = torch.cuda.device(self.like.device)
+        return device
 
     @property
     def name(self) -> str:

@@ -7,7 +7,6 @@ since ops themselves read no configuration.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from importlib.util import find_spec
 from typing import Any, TypeVar
@@ -45,16 +44,6 @@ def for_place(fn: Callable[..., Any], place: Place, dtype: np.dtype[Any]) -> Cal
         return fn
     twin: Callable[..., Any] = _twin(fn)
     return twin
-
-
-def launching_on(place: Place) -> AbstractContextManager[Any]:
-    """Return a context in which Triton launches kernels on the CUDA device of a place, if it has one."""
-    if not place.on_cuda:
-        return nullcontext()
-    import torch
-
-    device: AbstractContextManager[Any] = torch.cuda.device(place.like.device)
-    return device
 
 
 def _twin(fn: Any) -> Any:

@@ -20,7 +20,7 @@ from clusterica.arrays import _stream
 from clusterica.arrays._place import Array, active_config, is_host_array, namespace_of
 from clusterica.arrays._rows import Rows
 from clusterica.arrays._scheduler import in_order, pieces
-from clusterica.arrays._twins import for_place, launching_on
+from clusterica.arrays._twins import for_place
 
 Op = TypeVar("Op", bound=Callable[..., Any])
 Sums = TypeVar("Sums", bound=NamedTuple)
@@ -313,7 +313,7 @@ def _results(
         # The block is loaded here, in the worker thread: reading a file or copying runs in parallel too.
         block = load()
         # Overflow shows in the result, where it is an error that names the remedy.
-        with np.errstate(over="ignore", invalid="ignore"), launching_on(rows.place):
+        with np.errstate(over="ignore", invalid="ignore"), rows.place.launching():
             result = fn(block, *params, *values)
         _check_finite(result[0], start, marked=marked)
         return start, stop, result

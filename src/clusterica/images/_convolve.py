@@ -24,7 +24,6 @@ from clusterica.arrays import (
     active_config,
     device_of,
     in_order,
-    launching_on,
     namespace_of,
     row_bytes_of,
     to_host,
@@ -361,7 +360,7 @@ def encode_images(
             top, left, down, across = shape.box(r, height, width)
             inside = pixels[:, top : top + down, left : left + across, :]
             cells = grid_cells(shape.places(down, across), shape.grids)
-            with launching_on(images.place):
+            with images.place.launching():
                 values, n = coder.features(inside, cells, band)
             failed += n
             where = slice(block.start, block.stop), slice(int(ends[r]), int(ends[r + 1]))
