@@ -101,7 +101,8 @@ def test_likelihood_of_a_contrast(table, seed):
         )
         W[j] *= np.exp(best.x)
     g = gradient(lambda E: likelihood(X, W + E @ W), np.zeros((table.d, table.d)))
-    assert np.sqrt(g @ g) < FLAT
+    # The last move is at most a tenth of the sampling error, 0.05 d / √n; the curvature is a few.
+    assert np.sqrt(g @ g) < max(FLAT, 0.2 * table.d / np.sqrt(table.n))
 
 
 @compared(small, st.sampled_from(["min", "max"]), seeds, share=0.5)
