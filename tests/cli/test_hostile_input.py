@@ -93,6 +93,16 @@ def test_a_few_bytes_that_state_many_images(tmp_path):
     np.testing.assert_array_equal(source.read(10**9, 10**9 + 1), np.full((1, 2, 2), 3.0))
 
 
+def test_a_shape_that_no_array_can_have(tmp_path, capsys):
+    zarr = pytest.importorskip("zarr")
+    path = tmp_path / "a.zarr"
+    zarr.create_array(str(path), shape=(2, 2, 2), dtype="f4")
+    text = json.loads((path / "zarr.json").read_text())
+    text["shape"][0] = 10**30
+    (path / "zarr.json").write_text(json.dumps(text))
+    assert "more than an array can have" in message_of(capsys, lambda: open_images(str(path)))
+
+
 def test_damaged_chunks(tmp_path, capsys):
     zarr = pytest.importorskip("zarr")
     path = tmp_path / "a.zarr"

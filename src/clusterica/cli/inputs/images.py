@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import sys
 import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -296,6 +297,10 @@ def _array(given: str, images: Any, labels: np.ndarray | None, key: str) -> Imag
         stop(
             f"{given} is an array of shape {tuple(shape)} and type {dtype}; images are "
             "numbers of shape (n, height, width) or (n, height, width, channels)."
+        )
+    if max(shape) > sys.maxsize:  # a Zarr array may state any shape
+        stop(
+            f"{given} states {max(shape)} along an axis, more than an array can have: it is damaged."
         )
 
     def read(start: int, stop_at: int, color: str, size: tuple[int, int] | None) -> np.ndarray:
