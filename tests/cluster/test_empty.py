@@ -279,3 +279,17 @@ def test_batches_end_where_those_of_scikit_learn_do(start):
         ours.append(KMeans(20, **common).fit(X).inertia_)
         theirs.append(MiniBatchKMeans(20, n_init=1, **common).fit(X).inertia_)
     assert np.mean(ours) < 1.1 * np.mean(theirs)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_an_inertia_that_rounding_hides_ends_the_fit(dtype):
+    """CSR rows closer than the rounding of their squares go to other centres at every step."""
+    spread = 30 * np.sqrt(np.finfo(dtype).eps)  # of rows of length 17,000
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        X = (1e4 + spread * rng.normal(size=(4, 3)))[rng.integers(0, 4, 40)].astype(dtype)
+        model = KMeans(20, init="rows", tol=0, random_state=seed)
+        with pytest.warns(ConvergenceWarning, match="clusters are empty"):
+            model.fit(sparse.csr_array(X))
+        assert model.n_iter_ < 50
+        np.testing.assert_array_equal(model.labels_, model.predict(sparse.csr_array(X)))

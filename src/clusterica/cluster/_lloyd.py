@@ -170,7 +170,13 @@ class Lloyd:
         # Squared lengths, as `iterate` compares them with tol; relative, so that units do not matter.
         moved, size = float(xp.sum((new.C - old.C) ** 2)), float(xp.sum(new.C**2))
         change = moved / size if size > 0 else moved  # all centres may be at the origin
-        return Step(new, self.objective(gain), change)
+        objective = self.objective(gain)
+        # The inertia of sparse rows, which are not shifted, is a difference of squares. Where rounding hides
+        # what is left of it, rows may go to other centres in every step, without end.
+        if self.rows.sparse and not self.rule.maximized:
+            hidden = 4 * float(np.finfo(self.rows.dtype).eps) * self._whole
+            change = change if objective > hidden else 0.0
+        return Step(new, objective, change)
 
     def revive(
         self, new: Centers, batch: Rows, weights: np.ndarray, *, most_idle: float = np.inf
