@@ -326,7 +326,7 @@ def upper_bounds(X, c, rule):
     ranks = np.empty((size, avx512.RANKS, avx512.PANEL_ROWS), np.float32)
     energy, margin = np.empty(n, np.float32), np.empty(n, np.float32)
     screen._round_tile(X, np.zeros(d, np.float32), panels, rule.flags, words, energy, margin)
-    screen._rank(words, panels, rule.flags, n, ranks)
+    screen._rank(words, panels, rule.flags, n, ranks, X)  # any rows may follow
     rank = ranks[:, 0].ravel()[:n].astype(np.float64)
     return rank + (panels.group_bits + 1) * 2.0**-23 * abs(rank) + margin
 

@@ -5,7 +5,8 @@ processor multiplies and adds pairs of them, ``acc += x[0] c[0] + x[1] c[1]`` in
 as it does float32. A *word* here is such a pair of neighbouring features, 32 bits.
 
 Numba has no vectors, so the loops that need them are spelled out: :func:`round_row`,
-:func:`transpose_words`, :func:`screen_panel` and :func:`two_dots`. Each is inlined where it is called.
+:func:`transpose_words`, :func:`screen_panel` and :func:`two_dots`. Each is inlined where it is called,
+as is the single instruction of :func:`prefetch`.
 Arrays are passed as pointers made by :func:`at`; nothing here checks a bound.
 """
 
@@ -65,6 +66,20 @@ def at(typing_context, array, index):  # type: ignore[no-untyped-def]
         return b.gep(data, [args[1]])
 
     return types.CPointer(array.dtype)(array, types.int64), generate
+
+
+@intrinsic
+def prefetch(typing_context, place):  # type: ignore[no-untyped-def]
+    """Begin to load the cache line of an address into the second cache, without waiting for it."""
+
+    def generate(context, b, signature, args):  # type: ignore[no-untyped-def]
+        place = b.bitcast(args[0], ir.IntType(8).as_pointer())
+        # To read, into the second cache, as data.
+        settings = [ir.Constant(_I32, value) for value in (0, 2, 1)]
+        _call(b, "llvm.prefetch.p0", ir.VoidType(), place, *settings)
+        return context.get_dummy_value()
+
+    return types.void(place), generate
 
 
 @intrinsic

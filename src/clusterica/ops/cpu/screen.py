@@ -36,6 +36,7 @@ from clusterica.ops.cpu.avx512 import (
     PANEL_ROWS,
     RANKS,
     at,
+    prefetch,
     round_row,
     screen_panel,
     transpose_words,
@@ -169,7 +170,7 @@ def _screen_tiles(  # type: ignore[no-untyped-def]
         start, stop = stop, min(stop + size, n)
         tile, score, label = X[start:stop], scores[start:stop], labels[start:stop]
         _round_tile(tile, shift, panels, rule, words, energy, margin)
-        _rank(words, panels, rule, stop - start, ranks)
+        _rank(words, panels, rule, stop - start, ranks, X[stop : stop + size])
         n_left = _decide(
             tile, C, shift, bias, panels.group_bits, rule, margin, ranks, best, score, todo
         )
@@ -226,14 +227,24 @@ def _round_tile(X, shift, panels, rule, words, energy, margin):  # type: ignore[
 
 
 @inlined
-def _rank(rows, panels, rule, n_rows, ranks):  # type: ignore[no-untyped-def]
-    """Rank the groups of centres for every row of a tile by what their scores can be at most."""
+def _rank(rows, panels, rule, n_rows, ranks, following):  # type: ignore[no-untyped-def]
+    """Rank the groups of centres for every row of a tile by what their scores can be at most.
+
+    The products do not need the memory, so the following tile is loaded meanwhile, a part at a time.
+    """
     n_panels, n_words, _ = panels.words.shape
+    n_row_panels = (n_rows + PANEL_ROWS - 1) // PANEL_ROWS
     size_only = rule.ignores_sign
     ranks[:] = -np.inf
+    part = following.size // (n_panels * n_row_panels) + 1
+    place = 0
     for p in range(n_panels):
         group = np.int32(p * (PANEL_CENTERS // GROUP))
-        for r in range((n_rows + PANEL_ROWS - 1) // PANEL_ROWS):
+        for r in range(n_row_panels):
+            until = min(place + part, following.size)
+            while place < until:
+                prefetch(at(following, place))
+                place += LANES
             screen_panel(
                 at(rows, r * rows.shape[1] * PANEL_ROWS),
                 at(panels.words, p * n_words * PANEL_CENTERS),
