@@ -35,7 +35,7 @@ NOTE = (
     "Classifier: a linear SVM; its C, and whether features are standardised or rows have unit length, are "
     "chosen by its cross-validation on training images. D-KSVD and LC-KSVD are classifiers themselves: their "
     "rows are ScSPM's features, reduced to {n_principal} principal components of unit length, with "
-    "{atoms_per_class} atoms a class. ScSPM's features rather than LLC's, and more components, were chosen on "
+    "{atoms_per_class} atoms a class. ScSPM's features, not LLC's, and more components were chosen on "
     "training images alone, in one small trial: 10 of a class to learn from, 5 to score, every third class, "
     "fewer atoms and descriptors. More atoms for D-KSVD and LC-KSVD made little difference there; with one "
     "for every training image the two are nearly the same classifier. "
