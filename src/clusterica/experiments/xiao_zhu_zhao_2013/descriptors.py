@@ -29,9 +29,10 @@ from clusterica.rica import RICA, DiscriminativeKernelRICA, KernelRICA
 
 NOTE = (
     "{n_train} images of each of {n_classes} classes are drawn for training and {n_test} others are scored; "
-    "the mean over classes is printed. Descriptors (4 x 4 cells, 8 orientations) of patches of {patch_size} "
+    "the mean over classes is printed. Descriptors (4 x 4 cells, 8 orientations) of patches of {patch_sizes} "
     "pixels, one every {stride}, take the place of white patches; of codes the largest over cells of the "
-    "image ({grid}) is taken. {n_atoms} atoms are learned from {n_patches:,} descriptors of training images. "
+    "image ({grid}) is taken. For each size of patches {n_atoms} atoms are learned from {n_patches:,} "
+    "descriptors of training images. "
     "Classifier: a linear SVM; its C, and whether features are standardised or rows have unit length, are "
     "chosen by its cross-validation on training images. D-KSVD and LC-KSVD are classifiers themselves: their "
     "rows are ScSPM's features, reduced to {n_principal} principal components of unit length, with "
@@ -58,9 +59,10 @@ class Sizes(NamedTuple):
 
     n_classes: int
     longest_side: int
-    patch_size: int
+    patch_sizes: tuple[int, ...]
     stride: int
     n_atoms: int
+    """For each size of patches."""
     n_patches: int
     n_principal: int
     atoms_per_class: int
@@ -70,8 +72,8 @@ class Sizes(NamedTuple):
     n_test: int = 15
 
 
-FULL = Sizes(101, 300, 16, 8, 1010, 50_000, 1500, 15, ((1, 1), (2, 2), (4, 4)))
-QUICK = Sizes(10, 64, 4, 1, 40, 2000, 40, 3, ((1, 1), (2, 2)))
+FULL = Sizes(101, 300, (16, 24, 32), 8, 1010, 50_000, 1500, 15, ((1, 1), (2, 2), (4, 4)))
+QUICK = Sizes(10, 64, (4, 6), 1, 40, 2000, 40, 3, ((1, 1), (2, 2)))
 
 
 class Halves(NamedTuple):
@@ -122,6 +124,7 @@ def run(ctx: Context) -> Result:
     ours = {name: 100 * value["accuracy"] for name, value in found.items()}
     words = {
         **sizes._asdict(),
+        "patch_sizes": ", ".join(map(str, sizes.patch_sizes)),
         "grid": ", ".join(f"{height} x {width}" for height, width in sizes.grid),
     }
     return Result(
@@ -157,8 +160,8 @@ def _halves(pictures: Pictures, sizes: Sizes, seed: int) -> Halves:
     )
 
 
-def make_pyramid(name: str, sizes: Sizes, seed: int) -> ImageFeatures:
-    """Return the unfitted features of a system."""
+def make_pyramid(name: str, patch_size: int, sizes: Sizes, seed: int) -> ImageFeatures:
+    """Return the unfitted features of a system, from patches of one size."""
     learner, encoder = {
         "ScSPM": (SparseCoding(alpha=0.15, batch_size=5000, max_iter=5), SparseEncoder(alpha=0.15)),
         "LLC": (KMeans(max_iter=50), LLCEncoder(n_neighbors=5)),
@@ -169,7 +172,7 @@ def make_pyramid(name: str, sizes: Sizes, seed: int) -> ImageFeatures:
     }[name]
     return ImageFeatures(
         sizes.n_atoms,
-        patch_size=sizes.patch_size,
+        patch_size=patch_size,
         stride=sizes.stride,
         n_patches=sizes.n_patches,
         normalizer=GradientDescriptor(floor=255.0),  # for pixels in 0 .. 255
@@ -184,8 +187,14 @@ def make_pyramid(name: str, sizes: Sizes, seed: int) -> ImageFeatures:
 
 def _pyramids(name: str, sizes: Sizes, halves: Halves, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Learn the features of a system, and return those of both halves."""
-    features = make_pyramid(name, sizes, seed).fit(halves.train, halves.labels)
-    return features.transform(halves.train), features.transform(halves.test)
+    found = []
+    for patch_size in sizes.patch_sizes:
+        features = make_pyramid(name, patch_size, sizes, seed).fit(halves.train, halves.labels)
+        found.append(
+            [to_host(features.transform(images)) for images in (halves.train, halves.test)]
+        )
+    train, test = (np.hstack(parts) for parts in zip(*found, strict=True))
+    return train, test
 
 
 def _by_svm(X: Any, X_test: Any, halves: Halves) -> dict[str, Any]:
