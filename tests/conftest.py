@@ -14,7 +14,7 @@ import pytest
 from hypothesis import settings
 from sklearn.callback import ProgressBar
 
-import clusterica
+from clusterica.arrays import _place
 from clusterica.kernels import Pull
 
 # Without a GPU its kernels run on the CPU, by Triton's interpreter; Triton asks for this when it is imported.
@@ -146,11 +146,9 @@ def bar():
 
 
 @pytest.fixture
-def keep_config():
-    """Undo what a test changes with set_config."""
-    before = clusterica.get_config()
-    yield
-    clusterica.set_config(**before)
+def keep_config(monkeypatch):
+    """Undo what a test changes with set_config, and that a budget was set at all."""
+    monkeypatch.setattr(_place, "_default", _place._default)
 
 
 @pytest.fixture

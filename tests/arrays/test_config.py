@@ -8,7 +8,7 @@ import pytest
 import clusterica
 from clusterica import config_context, get_config, set_config
 from clusterica.arrays import active_config
-from clusterica.arrays._place import parse_bytes
+from clusterica.arrays._place import Place, host_memory, parse_bytes
 
 pytestmark = pytest.mark.usefixtures("keep_config")
 
@@ -151,3 +151,18 @@ def test_kernels_and_their_precision():
 def test_settings_of_kernels_that_are_refused(settings, message):
     with pytest.raises(ValueError, match=message), config_context(**settings):
         pass
+
+
+def test_matrices_of_a_fit_may_take_a_quarter_of_the_machine():
+    assert Place(None).fit_memory == max(get_config()["memory"], host_memory() // 4)
+    assert host_memory() > 2**28
+    with config_context(memory="3MiB"):
+        assert Place(None).fit_memory == 3 * 2**20
+
+
+@pytest.mark.parametrize(("limit", "expected"), [("1048576\n", 2**20), ("max\n", None)])
+def test_memory_of_a_container_is_its_limit(monkeypatch, limit, expected):
+    whole = host_memory.__wrapped__()
+    monkeypatch.setattr("pathlib.Path.read_text", lambda path: limit)
+    found = host_memory.__wrapped__()
+    assert found == expected or (expected is None and found >= whole)

@@ -135,6 +135,17 @@ def test_validation_decisions_leave_rows_out(data):
     assert model.validation_accuracy_ == np.mean(found == y)
 
 
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_wide_blocks_are_cut(data, kernel, monkeypatch):
+    X, y = data
+    model = KernelRidgeClassifier(kernel, alpha=0.5, gamma=0.01)
+    expected = model.fit(X, y).decision_function(X)
+    monkeypatch.setattr("clusterica.linear._kernel_ridge.COLUMNS", 3)
+    np.testing.assert_allclose(model.fit(X, y).decision_function(X), expected, rtol=1e-9)
+    if kernel == "linear":
+        assert [len(W) for W in model.coef_] == [3, 3, 1]
+
+
 def test_as_many_landmarks_as_fit_the_budget(rng):
     X, y = rng.normal(size=(2000, 4)), rng.integers(0, 3, 2000)
     with config_context(memory="200MiB"):

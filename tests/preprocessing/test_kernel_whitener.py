@@ -204,7 +204,7 @@ def test_other_bad_rows(X):
         KernelWhitener(1).fit(np.ones((5, 2)))
     with pytest.raises(ValueError, match="NaN"):
         KernelWhitener(1).fit(np.full((5, 2), np.nan))
-    with config_context(memory="100KiB"), pytest.raises(ValueError, match="memory budget"):
+    with config_context(memory="100KiB"), pytest.raises(ValueError, match="that they may take"):
         KernelWhitener(1).fit(X)
 
 

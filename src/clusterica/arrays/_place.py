@@ -6,12 +6,15 @@ through. A :class:`Place` is host memory or a device, and brings arrays there.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from numbers import Integral
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -119,7 +122,9 @@ def config_context(
     memory : str or int
         Budget of working memory for the blocks of rows in flight, such as ``"2GiB"`` or a number of
         bytes. The default is ``"512MiB"``, or a sixteenth of the memory of a CUDA device for blocks there,
-        if that is more. The data itself, the results and the learned parameters come on top.
+        if that is more. The data itself, the results and the learned parameters come on top, and a matrix of
+        products of all rows where a fit says that it has one: it may take a quarter of the machine's memory,
+        half of a GPU's, or ``memory`` if that is set.
     threads : int or None
         Worker threads on the CPU; None, the default, takes every core this process may use,
         or as many as the environment variable OMP_NUM_THREADS says.
@@ -375,6 +380,23 @@ class Place:
         total: int = torch.cuda.get_device_properties(self.like.device).total_memory
         return max(config.memory, total // 16)
 
+    @property
+    def fit_memory(self) -> int:
+        """Bytes that a matrix may take that stays for a whole fit, such as one of products of all rows.
+
+        The budget if it is set, else a quarter of the memory of this machine or half of that of a GPU. It is
+        not a share of what is free at the time: results may depend on it.
+        """
+        config = active_config()
+        if config.memory_is_set:
+            return config.memory
+        if self.on_cuda:
+            import torch
+
+            total: int = torch.cuda.get_device_properties(self.like.device).total_memory
+            return max(config.memory, total // 2)
+        return max(config.memory, host_memory() // 4)
+
     def empty(self, shape: tuple[int, ...], dtype: Any = np.float32) -> Array:
         """Return an array here to be filled: of NumPy in host memory, else on the device."""
         if self.on_host:
@@ -385,6 +407,21 @@ class Place:
     def put(self, values: Array) -> Array:
         """Bring an array here; one that is here already is returned as it is."""
         return to_like(values, self.like)
+
+
+@cache
+def host_memory() -> int:
+    """Return the bytes of memory that this process may use at most; 0 where the system does not say."""
+    try:
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):  # not on Windows
+        return 0
+    try:
+        # A container may use less than the machine has. "max" stands for no limit.
+        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
+    except OSError:
+        return total
+    return min(total, int(limit)) if limit.isdigit() else total
 
 
 def on_torch_device(X: np.ndarray, device: str) -> Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from sklearn.pipeline import Pipeline
 from clusterica.arrays import namespace_of, on_torch_device, to_host
 from clusterica.datasets import ImageSet, load_cifar10, load_digits_images, load_stl10
 from clusterica.experiments._context import Context
+from clusterica.experiments._measures import peak_memory
 from clusterica.images import ImageFeatures
 from clusterica.io import load, save
 from clusterica.linear import LinearSVC
@@ -41,7 +43,7 @@ class Score(NamedTuple):
     """Accuracy of a method, the time of its steps, and the C that validation chose.
 
     ``classifier_passes`` counts passes over the features in its fit, the choice of C included; ``gib`` is the
-    peak memory on a GPU, None elsewhere.
+    peak memory of the GPU or the process, None where it is not known.
     """
 
     accuracy: float
@@ -234,7 +236,7 @@ def neighbor_labels(X: Any, y: np.ndarray, X_test: Any) -> np.ndarray:
 
 
 class PeakMemory:
-    """The peak memory on a GPU from now on; that of the host is shared with whatever ran before."""
+    """The peak memory from now on: of the GPU where the images are on one, else of this process."""
 
     def __init__(self, like: Any) -> None:
         self.on_gpu = not isinstance(like, np.ndarray) and like.device.type == "cuda"
@@ -242,14 +244,22 @@ class PeakMemory:
             import torch
 
             torch.cuda.reset_peak_memory_stats()
+            return
+        self.is_known = True
+        try:
+            # Linux only: the peak of the process begins anew, else it would be that of an earlier row.
+            Path("/proc/self/clear_refs").write_text("5")
+        except OSError:
+            self.is_known = False
 
     def gib(self) -> float | None:
-        """Return the peak in GiB; None on the host."""
-        if not self.on_gpu:
-            return None
-        import torch
+        """Return the peak in GiB, of a process with the interpreter and all data; None if not known."""
+        if self.on_gpu:
+            import torch
 
-        return float(torch.cuda.max_memory_allocated() / 2**30)
+            return float(torch.cuda.max_memory_allocated() / 2**30)
+        peak = peak_memory() if self.is_known else None
+        return None if peak is None else peak / 2**30
 
 
 def _accuracy(decisions: np.ndarray, split: Split) -> float:

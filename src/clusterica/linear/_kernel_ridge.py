@@ -42,6 +42,9 @@ from clusterica.linear._gram import Gram, GramProblem, check_block, energies, he
 from clusterica.linear._held_out import fit_temperature, probabilities
 from clusterica.ops.margin import winners
 
+# From 1,024 to 32,768 columns at a time take the same time within a tenth.
+COLUMNS = 4096
+
 
 class KernelRidgeClassifier(AccuracyMixin, ClassifierMixin, Estimator):
     r"""Kernel ridge regression to targets of 1 and -1, one classifier for each class.
@@ -66,8 +69,8 @@ class KernelRidgeClassifier(AccuracyMixin, ClassifierMixin, Estimator):
         Give all features mean 0 and variance 1.
     n_landmarks : int, "auto" or None, default=None
         Number of training rows, drawn at random, that span the solution (Nystroem's approximation). None
-        takes all: exact, for as many rows as memory allows. "auto" takes all rows if they fit the memory
-        budget, and else as many landmarks as do.
+        takes all: exact, for as many rows as memory allows. "auto" takes all rows if their products fit in
+        memory (see Notes), and else as many landmarks as do.
     random_state : int, Generator, RandomState or None, default=None
         Draws the landmarks.
 
@@ -92,7 +95,8 @@ class KernelRidgeClassifier(AccuracyMixin, ClassifierMixin, Estimator):
     search_ : dict
         Values of alpha and gamma that were tried, and their accuracies.
     coef_ : list of arrays (n_block, n_targets)
-        Weights of the features, block by block; with the linear kernel, which keeps no rows.
+        Weights of the features, block by block, of wide blocks in parts; with the linear kernel, which keeps
+        no rows.
     X_fit_ : array
         Rows that the RBF compares new ones with: all training rows, or the landmarks.
     kept_nbytes_ : int
@@ -103,7 +107,8 @@ class KernelRidgeClassifier(AccuracyMixin, ClassifierMixin, Estimator):
     Notes
     -----
     fit takes about ``24 * n_samples**2`` bytes (``12 * n_samples * n_landmarks`` with landmarks) and refuses
-    if that is over the memory budget of :func:`clusterica.config_context`. A prediction of the linear kernel
+    if that is over a quarter of the memory of this machine, half of that of a GPU, or the budget that is set
+    by :func:`clusterica.config_context`. A prediction of the linear kernel
     costs the features of the new rows. That of an RBF costs the features of the new rows and of all rows in
     ``X_fit_``, once for every call: predict many rows at a time.
 
@@ -285,14 +290,15 @@ class KernelRidgeClassifier(AccuracyMixin, ClassifierMixin, Estimator):
         return X
 
     def _raw_blocks(self, X: Any) -> Iterator[Array]:
-        """Yield blocks of features as they come; on a cluster they stay there until the next one."""
-        if self.features is not None:
-            given = self.features(X)
-        else:  # 1,024 columns are standardised at a time
-            given = (X[:, i : i + 1024] for i in range(0, X.shape[1], 1024))
-        for F in given:
+        """Yield blocks of features, wide ones in parts; on a cluster they stay there until the next one."""
+        for F in (X,) if self.features is None else self.features(X):
+            check_block(F, len(X))
             chunks = as_chunks(F)
-            yield F if chunks is None else map_chunks(lambda F: F, chunks, like=F[:1], keep=True)
+            if chunks is not None:
+                F = map_chunks(lambda F: F, chunks, like=F[:1], keep=True)
+            # Standardising makes copies: of some columns at a time, since a block may fill half of memory.
+            for start in range(0, F.shape[1], COLUMNS):
+                yield F[:, start : start + COLUMNS]
 
     def _blocks(self, X: Any) -> Iterator[Array]:
         """Yield blocks of standardised features, by the mean and deviation of the training rows."""
@@ -310,10 +316,9 @@ class KernelRidgeClassifier(AccuracyMixin, ClassifierMixin, Estimator):
         chosen = None
         squares: Any = 0.0
         for F in self._raw_blocks(X):
-            check_block(F, len(X))
             # The first block shows where the work is done, and so how much memory there is.
             if products is None:
-                chosen = self._landmarks(len(X), Place(F).memory)
+                chosen = self._landmarks(len(X), Place(F).fit_memory)
             xp = namespace_of(F)
             mean, deviation = here(xp.mean(F, axis=0)), here(xp.std(F, axis=0))
             xp = namespace_of(mean)
@@ -353,7 +358,7 @@ class KernelRidgeClassifier(AccuracyMixin, ClassifierMixin, Estimator):
             remedy = "lower n_landmarks" if n_landmarks < n else "set n_landmarks"
             raise ValueError(
                 f"{n} rows need about {needed(n_landmarks) / 2**20:.4g} MiB for products of rows, over the "
-                f"memory budget of {budget / 2**20:.4g} MiB; raise it with "
+                f"{budget / 2**20:.4g} MiB that they may take; raise that with "
                 f"clusterica.config_context(memory=...), or {remedy}"
             )
         if n_landmarks == n:

@@ -15,13 +15,13 @@ from clusterica.arrays import (
     Estimator,
     FloatOutputMixin,
     Interval,
+    Place,
     Rows,
     StrOptions,
     as_generator,
     check_fitted_rows,
     check_rows,
     fit_context,
-    get_config,
     map_reduce,
     to_host,
     transform_rows,
@@ -103,7 +103,8 @@ class KernelWhitener(
     Notes
     -----
     fit reads the rows once, for the mean and the products of the m coordinates, and takes the
-    eigenvalues of two m x m matrices: about 48 m^2 bytes, and an error if that is over the memory budget.
+    eigenvalues of two m x m matrices: about 48 m^2 bytes, and an error if that is over a quarter of the
+    memory of this machine, or over the budget that is set by :func:`clusterica.config_context`.
 
     References
     ----------
@@ -244,11 +245,11 @@ class KernelWhitener(
             raise ValueError(
                 f"n_components={wanted} must be at most {rule}={n}; lower it, or {remedy}"
             )
-        needed, budget = 48 * n * n, get_config()["memory"]
+        needed, budget = 48 * n * n, Place(None).fit_memory
         if needed > budget:
             raise ValueError(
-                f"n_landmarks={n} take about {needed / 2**20:.0f} MiB, over the memory budget of "
-                f"{budget / 2**20:.0f} MiB; lower it, or raise the budget with "
+                f"n_landmarks={n} take about {needed / 2**20:.0f} MiB, over the "
+                f"{budget / 2**20:.0f} MiB that they may take; lower it, or raise that with "
                 "clusterica.config_context(memory=...)"
             )
         return n

@@ -40,7 +40,7 @@ NOTE = (
     "maps on a fifth of the training images (contrast {contrast:g}, whitening {whitening:g}), C of each "
     "classifier on a part of them; the test images are scored once. Codes keep both signs of a response. "
     "Rows with 6000 maps and with mirrored training images are not in the paper. Seconds: to learn, encode "
-    "and train. "
+    "and train; memory: the most on the GPU, or of the process. "
 )
 # What the paper quotes from others, in percent; nets are not run here.
 QUOTED = {
@@ -114,7 +114,7 @@ def run(ctx: Context) -> Result:
     readouts = {name: _readouts(one) for name, one in found.items()}
     columns, rows = table(methods, readouts, split.name)
     rows += [[name, f"{quoted:g}", *[""] * (len(columns) - 2)] for name, quoted in QUOTED.items()]
-    costs = {"Seconds": _seconds, "GPU memory (GiB)": _memory}
+    costs = {"Seconds": _seconds, "Memory (GiB)": _memory}
     for heading, cost in costs.items():
         cells = [cost(found[row[0]]) if row[0] in found else "" for row in rows]
         if any(cells):
