@@ -17,6 +17,7 @@ from clusterica.experiments.coates_ng_2012 import (
     fig7,
     fig8,
     params,
+    recipes,
     table1,
     table2,
     table3,
@@ -388,6 +389,13 @@ def test_figures_of_rows_that_are_not_run_are_compared_with_any_row():
     for name, figure in (("Sparse coding, 1600 maps", 66.4), ("3 layers, learned fields", 70.7)):
         assert found[named.format(name, figure)].holds
     assert not any("fields are" in claim or "points above" in claim for claim in found)
+
+
+def test_recipes_are_compared_with_marks_where_they_were_run():
+    found = {check.claim: check for check in recipes.checks({"MNIST, best": {"accuracy": 0.9963}})}
+    assert [check.holds for check in found.values()] == [True]
+    slow = {"CIFAR-10, fast": {"accuracy": 0.794, "learn_seconds": 181.0}}
+    assert [check.holds for check in recipes.checks(slow)] == [False, False]
 
 
 def test_falls_and_rises():

@@ -114,6 +114,19 @@ def test_table_3_saves_the_models_it_scored(reproduced):
         np.testing.assert_allclose(score, accuracy, atol=0.002)
 
 
+def test_recipes_by_name(reproduced):
+    outcome = reproduced("P1-recipes")
+    assert list(outcome.parts) == ["CIFAR-10, fast", "CIFAR-10, accurate"]
+    for row, found in zip(outcome.result.rows, outcome.parts.values(), strict=True):
+        assert found["images"] == "digits of scikit-learn"
+        assert found["accuracy"] > 0.95
+        assert min(found["learn_seconds"], found["encode_seconds"]) > 0
+        assert row[3] == f"{100 * found['accuracy']:.2f}"
+        # Linux says how much memory was used, other systems leave the cell empty.
+        assert row[6] == ("" if found["gib"] is None else f"{found['gib']:.1f}")
+        assert found["gib"] is None or 0.05 < found["gib"] < 10
+
+
 # --- Settings of the pipeline ----------------------------------------------------------------------
 
 
