@@ -14,7 +14,7 @@ import pytest
 from hypothesis import settings
 from sklearn.callback import ProgressBar
 
-from clusterica.arrays import _place
+from clusterica.arrays import _place, _walk
 from clusterica.kernels import Pull
 
 # Without a GPU its kernels run on the CPU, by Triton's interpreter; Triton asks for this when it is imported.
@@ -143,6 +143,13 @@ def bar():
         pass
 
     return Bar()
+
+
+@pytest.fixture
+def tiles_of_seven_rows(monkeypatch):
+    """Let functions of a block run over tiles of seven rows, whatever their width."""
+    monkeypatch.setattr(_walk, "TILE", 1)
+    monkeypatch.setattr(_walk, "TILE_ROWS", 7)
 
 
 @pytest.fixture

@@ -18,9 +18,9 @@ def sums(X, shift):
     return Two(xp.sum(X - shift, axis=0), (X - shift).T @ (X - shift))
 
 
+@pytest.mark.usefixtures("tiles_of_seven_rows")
 @pytest.mark.parametrize("n_rows", [0, 1, 6, 7, 8, 50])
-def test_tiles_add_up(put, rng, monkeypatch, n_rows):
-    monkeypatch.setattr(_walk, "TILE", 14)  # seven rows
+def test_tiles_add_up(put, rng, n_rows):
     X, shift = rng.standard_normal((n_rows, 2)), np.array([1.0, -2.0])
     found = sum_tiles(sums, put(X), put(shift), width=2)
     assert isinstance(found, Two)
@@ -29,6 +29,7 @@ def test_tiles_add_up(put, rng, monkeypatch, n_rows):
 
 
 def test_float32_tiles_are_added_in_float64(monkeypatch):
+    monkeypatch.setattr(_walk, "TILE_ROWS", 2)
     monkeypatch.setattr(_walk, "TILE", 2)
     X = np.full((2000, 1), 1 + 2**-20, np.float32)
     found = sum_tiles(sums, X, np.zeros(1, np.float32), width=1)
@@ -48,3 +49,15 @@ def test_tiles_of_a_small_block_are_a_quarter_of_it():
     seen.clear()
     sum_tiles(count, np.ones((3000, 2)), width=2)
     assert seen == [2048, 952]
+
+
+def test_tiles_of_wide_rows_are_not_thin():
+    """Each would have few rows, and adding up products of all features would take longer than they do."""
+    seen = []
+
+    def count(X):
+        seen.append(len(X))
+        return sums(X, 0.0)
+
+    sum_tiles(count, np.ones((1000, 300)), width=300_000)
+    assert seen == [256, 256, 256, 232]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from clusterica.arrays import _walk, to_host
+from clusterica.arrays import to_host
 from clusterica.contrasts import Exponential, LogCosh, Quartic, SmoothedLaplace
 from clusterica.ops.likelihood import LikelihoodSums, likelihood_sums
 
@@ -52,9 +52,9 @@ def test_sums_are_those_of_a_loop(put, problem, contrast, dtype):
     assert_same(likelihood_sums(*arrays, contrast=contrast), looped(*problem, contrast), rtol)
 
 
-def test_tiles_add_up(monkeypatch, problem):
+@pytest.mark.usefixtures("tiles_of_seven_rows")
+def test_tiles_add_up(problem):
     whole = likelihood_sums.__wrapped__(*problem, contrast=LogCosh())
-    monkeypatch.setattr(_walk, "TILE", 28)  # seven rows each, the last one alone
     assert_same(likelihood_sums(*problem, contrast=LogCosh()), whole, 1e-12)
 
 

@@ -56,10 +56,10 @@ def test_penalty_sums_are_those_of_a_loop(put, problem, pooling):
     np.testing.assert_allclose((to_host(gradient) * move).sum(), slope, rtol=1e-5)
 
 
-def test_tiles_add_up(monkeypatch, problem):
+@pytest.mark.usefixtures("tiles_of_seven_rows")
+def test_tiles_add_up(problem):
     g = make_penalty("l1", None, n_codes=7)
     whole = penalty_sums(*problem, penalty=g)
-    monkeypatch.setattr("clusterica.arrays._walk.TILE", 21)
     for found, right in zip(penalty_sums(*problem, penalty=g), whole, strict=True):
         np.testing.assert_allclose(found, right, rtol=1e-12)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from clusterica.arrays import _walk, to_host
+from clusterica.arrays import to_host
 from clusterica.ica._likelihood import fit_scores
 from clusterica.ops.score import (
     WIDTHS,
@@ -58,8 +58,8 @@ def test_energies_are_those_of_a_loop(put, problem):
     assert_same(energy_products(*(put(a) for a in problem)), expected, 1e-12)
 
 
-def test_tiles_add_up(monkeypatch, problem):
-    monkeypatch.setattr(_walk, "TILE", 56)  # seven rows each, the last one alone
+@pytest.mark.usefixtures("tiles_of_seven_rows")
+def test_tiles_add_up(problem):
     assert_same(score_sums(*problem), looped(*problem), 1e-12)
 
 

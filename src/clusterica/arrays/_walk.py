@@ -362,6 +362,10 @@ def rebuild(like: tuple[Any, ...], values: list[Any]) -> Any:
 
 # Numbers in the widest array that a function makes of a tile: a few such arrays fit the cache.
 TILE = 2**15
+# Rows that a tile has at least, however wide they are: each tile adds its sums to those before. Moments of
+# 3,200 features take a twentieth of the time that they take with tiles of 5 rows, RICA with 1,600 filters of
+# 192 pixels two thirds of that with 20 rows; 512 rows were no faster.
+TILE_ROWS = 256
 
 
 def sum_tiles(fn: Callable[..., Sums], X: Array, *params: Array, width: int) -> Sums:
@@ -381,7 +385,7 @@ def sum_tiles(fn: Callable[..., Sums], X: Array, *params: Array, width: int) -> 
     # Tiles of a small block are a quarter of it, so that they take less memory than it does; but 4096 numbers
     # at least, so that calls do not outweigh the work.
     numbers = min(TILE, max(2**12, X.shape[0] * width // 4))
-    size = max(1, numbers // width)
+    size = max(TILE_ROWS, numbers // width)
     if not is_host_array(X) or X.shape[0] <= size:
         return fn(X, *params)
     return sum_parts(fn(X[part], *params) for part in pieces(X.shape[0], size))
