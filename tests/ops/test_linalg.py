@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from clusterica.arrays import to_host
 from clusterica.ops.linalg import (
+    gram_of_columns,
     inverse_lengths,
     polar_factor,
     row_energies,
@@ -133,3 +134,13 @@ def test_sums_by_label(sums, n_rows, n_labels, shape):
         expected[label] += value
     found = sums(torch.asarray(values), torch.asarray(labels.astype(np.int32)), n_labels)
     np.testing.assert_allclose(found.numpy(), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("n", [1, 7, 512, 700, 1100])
+def test_gram_of_columns(rng, n):
+    Z = rng.normal(size=(n, 50))
+    parts = (Z[:, :20], Z[:, 20:21], np.asfortranarray(Z[:, 21:]))
+    K = gram_of_columns(parts, n)
+    np.testing.assert_allclose(K, Z @ Z.T, rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(K, K.T)
+    assert K.flags.c_contiguous

@@ -22,8 +22,10 @@ from clusterica.arrays import (
     map_reduce,
     map_rows,
     namespace_of,
+    pieces,
     to_host,
 )
+from clusterica.ops import linalg
 from clusterica.ops.margin import (
     feature_sums,
     products_with,
@@ -246,9 +248,19 @@ def standardised_rows(
 
 
 def row_products(problem: Problem, place: Callable[[Any], Array]) -> tuple[Array, int]:
-    """Return ``K = Z Zᵀ`` in float64, and the number of passes over the rows: one for 512 columns of K."""
+    """Return ``K = Z Zᵀ`` in float64, and the number of passes over the rows.
+
+    Rows in memory are read once, some features at a time; of others each pass gives 512 columns of K.
+    """
     rows, n = problem.rows, problem.rows.n_rows
     mean, scale = problem.standard.mean, problem.standard.scale
+    in_memory = rows.place.is_numpy and not (rows.streamed or rows.sparse)
+    blocks = list(rows.blocks(n)) if in_memory else []
+    if len(blocks) == 1:  # Dask has several
+        X = blocks[0][2]()
+        # At most 2**34 products at a time, so that Ctrl-C is answered.
+        parts = pieces(rows.n_features, max(16, min(2048, 2**34 // n**2)))
+        return place(linalg.gram_of_columns(((X[:, p] - mean[p]) / scale[p] for p in parts), n)), 1
     K = place(np.empty((n, n)))
     starts = range(0, n, 512)  # so many standardised rows are kept in float64
     for start in starts:

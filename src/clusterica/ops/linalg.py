@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import isqrt
 from typing import Any
 
@@ -184,6 +184,25 @@ def checked_solver(M: HostArray, least: float) -> Callable[[HostArray], HostArra
     if info != 0 or not float(factor.diagonal().min()) ** 2 >= least * size:
         raise SingularError
     return lambda B: scipy.linalg.cho_solve((factor, True), B, check_finite=False)
+
+
+def gram_of_columns(parts: Iterable[HostArray], n_rows: int) -> HostArray:
+    """Return ``sum Z Zᵀ`` in float64 over host arrays Z of shape (n_rows, n_columns).
+
+    BLAS computes one triangle only: half of the multiplications of a product.
+    """
+    K = np.zeros((n_rows, n_rows), order="F")
+    for Z in parts:
+        # Z.T has the Fortran order that BLAS needs, so that no copy is made.
+        K = scipy.linalg.blas.dsyrk(
+            1.0, np.ascontiguousarray(Z).T, beta=1.0, c=K, trans=True, lower=True, overwrite_c=True
+        )
+    for start in range(0, n_rows, 512):  # of K itself a copy would be as large as K
+        stop = start + 512
+        K[start:stop, stop:] = K[stop:, start:stop].T
+        square = K[start:stop, start:stop]
+        square += np.tril(square, -1).T
+    return K.T
 
 
 def add_to_diagonal(M: Array, value: float) -> Array:
