@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from clusterica.experiments import IncompleteError, Result, experiment, run
+from clusterica.experiments import IncompleteError, Result, _parts, experiment, run
 from clusterica.experiments import _registry as registry
 
 
@@ -88,6 +88,38 @@ def test_optional_rows_are_left_out_until_they_are_requested(table, tmp_path):
     assert computed == ["constant", "a, 1", "b", "c"]
     run("T0-long", output=tmp_path, rows=("b",))
     assert "c" in json.loads(outcome.json_path.read_text())["parts"]
+
+
+def test_two_processes_keep_the_rows_of_each_other(table, tmp_path, monkeypatch):
+    """One ends, and joins its row, while the other is still computing."""
+    table[1]["optional"] = ("c", "d")
+    with pytest.raises(IncompleteError):
+        run("T0-long", output=tmp_path, rows=("a, 1",))
+    run("T0-long", output=tmp_path, rows=("b",))
+    compute, ended = _parts.PartStore.compute, []
+
+    def while_another_ends(self, name, job, settings, *, always):
+        if name == "d" and not ended:
+            ended.append(name)
+            run("T0-long", output=tmp_path, rows=("c",))
+        compute(self, name, job, settings, always=always)
+
+    monkeypatch.setattr(_parts.PartStore, "compute", while_another_ends)
+    outcome = run("T0-long", output=tmp_path, rows=("d",))
+    record = json.loads(outcome.json_path.read_text())
+    assert [row for row, _ in record["rows"]] == ["a, 1", "b", "c", "d"]
+    assert list(record["parts"]) == ["constant", "a, 1", "b", "c", "d"]
+    assert [path.name for path in tmp_path.iterdir()] == ["T0-long.json"]
+
+
+def test_a_part_saved_since_is_not_removed(table, tmp_path):
+    store = _parts.PartStore("T0-long", tmp_path, lambda started, seconds: {})
+    store.compute("b", lambda: 1, {}, always=False)
+    _parts.write_json(
+        tmp_path / "T0-long-parts" / "c.json", {"row": "c", "settings": {}, "value": 2}
+    )
+    store.clean()
+    assert [path.name for path in (tmp_path / "T0-long-parts").iterdir()] == ["c.json"]
 
 
 def test_a_finished_file_is_kept_and_refreshed_on_request(table, tmp_path):

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -57,7 +57,8 @@ class PartStore:
     fresh: bool = False
     parts: dict[str, dict[str, Any]] = field(default_factory=dict)
     _computed: set[str] = field(default_factory=set)
-    _known: list[str] = field(default_factory=list)
+    _known: dict[str, Any] = field(default_factory=dict)
+    """The settings of this run for each part."""
 
     def __post_init__(self) -> None:
         self._read()
@@ -70,8 +71,7 @@ class PartStore:
         A saved part must have the same settings. ``always`` is for parts that all rows need: they are
         computed for any ``rows``.
         """
-        self._known.append(name)
-        settings = _through_json(settings)
+        settings = self._known[name] = _through_json(settings)
         wanted = always or not self.rows or name in self.rows
         # Parts that all rows need are not recomputed for each call with --rows.
         again = self.fresh and not (always and self.rows)
@@ -87,22 +87,14 @@ class PartStore:
             self.parts[name] = part
             self._computed.add(name)
         elif name in self.parts:
-            # Rows of one table must be comparable.
-            there = self.parts[name]["settings"]
-            differing = [k for k in {**there, **settings} if there.get(k) != settings.get(k)]
-            if differing:
-                words = ", ".join(
-                    f"{k} was {there.get(k)!r} and is now {settings.get(k)!r}" for k in differing
-                )
-                raise ValueError(
-                    f"row {name!r} of {self.name} was saved by a run with other settings ({words}); "
-                    "recompute it with --fresh, or write to another --output folder"
-                )
+            self._check_settings(name)
 
     def values(self, names: Collection[str], *, optional: Collection[str] = ()) -> dict[str, Any]:
         """Return the values of parts by name, as read from JSON, without optional ones that are missing."""
         self._read()  # what other processes have finished in the meantime
         done = [name for name in names if name in self.parts]
+        for name in done:
+            self._check_settings(name)
         if {*names} - {*done} - {*optional}:
             self.check_rows()
             missing = [name for name in names if name not in self.parts]
@@ -118,24 +110,45 @@ class PartStore:
 
     def join(self) -> dict[str, dict[str, Any]]:
         """Return the parts in the order of the experiment, for its file."""
+        self._read()  # another process may have joined its parts while this one drew the pictures
         return {name: self.parts[name] for name in self._known if name in self.parts}
 
     def clean(self) -> None:
         """Remove the files of the parts, once they are in the file of the experiment."""
-        shutil.rmtree(self._parts_folder, ignore_errors=True)
+        for path, part in self._saved():
+            # Another process may have saved a part since.
+            if part == self.parts.get(part["row"]):
+                path.unlink(missing_ok=True)
+        with suppress(OSError):  # not there, or not empty
+            self._parts_folder.rmdir()
+
+    def _check_settings(self, name: str) -> None:
+        """Refuse a part of other settings than those of this run: rows of a table must be comparable."""
+        there, settings = self.parts[name]["settings"], self._known[name]
+        differing = [k for k in {**there, **settings} if there.get(k) != settings.get(k)]
+        if differing:
+            words = ", ".join(
+                f"{k} was {there.get(k)!r} and is now {settings.get(k)!r}" for k in differing
+            )
+            raise ValueError(
+                f"row {name!r} of {self.name} was saved by a run with other settings ({words}); "
+                "recompute it with --fresh, or write to another --output folder"
+            )
 
     def _read(self) -> None:
+        """Read what is saved, also by other processes, but for what this one has computed: that is newer."""
         joined = self.folder / f"{self.name}.json"
-        if joined.exists() and not self.parts:
-            self.parts |= json.loads(joined.read_text(encoding="utf-8")).get("parts", {})
+        saved: dict[str, dict[str, Any]] = {}
+        if joined.exists():
+            saved |= json.loads(joined.read_text(encoding="utf-8")).get("parts", {})
+        saved |= {part["row"]: part for _, part in self._saved()}
+        self.parts |= {row: part for row, part in saved.items() if row not in self._computed}
+
+    def _saved(self) -> Iterator[tuple[Path, dict[str, Any]]]:
+        """Yield the files of parts, and the parts."""
         for path in sorted(self._parts_folder.glob("*.json")):
-            try:
-                part = json.loads(path.read_text(encoding="utf-8"))
-            except FileNotFoundError:  # another process has just joined all parts
-                continue
-            # What this process has computed is newer than any file.
-            if part["row"] not in self._computed:
-                self.parts[part["row"]] = part
+            with suppress(FileNotFoundError):  # another process has just joined all parts
+                yield path, json.loads(path.read_text(encoding="utf-8"))
 
     @property
     def _parts_folder(self) -> Path:

@@ -54,7 +54,7 @@ SECONDS = 180  # for "fast" on CIFAR-10
     claim="Features of K-means and a simple classifier rival neural networks.",
     draws=False,
     options=("data", "device", "rows"),
-    needs="CIFAR-10, MNIST, Fashion-MNIST, Caltech-101, a GPU",
+    needs="all data sets, a GPU",
     minutes=60,
 )
 def run(ctx: Context) -> Result:
