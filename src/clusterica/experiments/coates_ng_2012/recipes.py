@@ -42,7 +42,6 @@ MARKS = {
     "Fashion-MNIST, best": 93.9,
     "Caltech-101, best": 71.3,
 }
-CALTECH_SIDE = 96
 PER_CLASS = 15
 SECONDS = 180  # for "fast" on CIFAR-10
 
@@ -59,19 +58,20 @@ SECONDS = 180  # for "fast" on CIFAR-10
 )
 def run(ctx: Context) -> Result:
     """Fit and score every recipe on every data set."""
+    n_filters, side = ctx.choose(full=(None, 96), quick=(40, 32))
     sets: dict[str, Callable[[Context], Split]] = {"CIFAR-10": cifar10}
     # A quick run without data has nothing but digits.
     if ctx.data is not None or not ctx.quick:
         sets |= {
             "MNIST": partial(_mnist, load_mnist),
             "Fashion-MNIST": partial(_mnist, load_fashion_mnist),
-            "Caltech-101": _caltech,
+            "Caltech-101": partial(_caltech, side),
         }
-    n_filters = ctx.choose(full=None, quick=40)
     settings = {
         "data": "digits of scikit-learn" if [*sets] == ["CIFAR-10"] else ", ".join(sets),
         "n_filters": n_filters,
-        "caltech": [CALTECH_SIDE, PER_CLASS],
+        "side of Caltech-101": side,
+        "images of a class": PER_CLASS,
     }
 
     def score(name: str, recipe: str) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def run(ctx: Context) -> Result:
         f"{name}, {recipe}": partial(score, name, recipe) for name in sets for recipe in recipes
     }
     found = ctx.parts(settings, jobs, optional=jobs, description="Recipes")
-    caltech = CALTECH.format(side=CALTECH_SIDE, n=PER_CLASS) if "Caltech-101" in sets else ""
+    caltech = CALTECH.format(side=side, n=PER_CLASS) if "Caltech-101" in sets else ""
     return Result(
         columns=(
             "Data",
@@ -152,9 +152,8 @@ def _mnist(load: Callable[..., ImageSet], ctx: Context) -> Split:
     return Split(parts[0], parts[1], "MNIST" if load is load_mnist else "Fashion-MNIST")
 
 
-def _caltech(ctx: Context) -> Split:
+def _caltech(side: int, ctx: Context) -> Split:
     """Draw so many images of each class of Caltech-101 for training, and as many others to be scored."""
-    side = ctx.choose(full=CALTECH_SIDE, quick=32)
     found = load_caltech101(ctx.data, resize=(side, side))
     assert found.labels is not None
     rng = np.random.default_rng(ctx.seed)
