@@ -64,16 +64,18 @@ def compile_nearest(d: int, precision: str, tiling: KernelTiling, **flags: Any) 
         "shift": "*fp32",
         "bounds": "*fp32",
     }
-    signature |= {"index": "*i64", "labels": "*i32", "other": "*i32"}
+    signature |= {"index": "*i32", "n_open": "*i32", "labels": "*i32"}
     signature |= dict.fromkeys(("n", "d", "stride", "c_stride", "n_centers"), "i32")
     constants = {
         "BM": tiling.rows,
         "BN": tiling.centers,
-        "DOT": "tf32" if precision == "tf32" else "ieee",
+        "DOT": {"tf32": "tf32", "float32": "tf32x3"}.get(precision, "ieee"),
+        "PACKED": precision != "float32",
         "HALF": kind != "fp32",
         "SCREEN": precision == "screened",
         "SIGNLESS": flags.get("signless", False),
         "BIASED": not flags.get("signless", False),
+        "EVEN": True,
         "SHIFTED": False,
         "INDEXED": False,
     }

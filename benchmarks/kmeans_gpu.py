@@ -171,7 +171,8 @@ def sweep(shape: tuple[int, int, int], repeats: int, n_best: int = 3) -> list[di
     X, C = data(shape)
     n, d, k = shape
     labels = torch.empty(n, dtype=torch.int32, device="cuda")
-    other, found = torch.empty_like(labels), []
+    index, found = torch.empty_like(labels), []
+    n_open = torch.zeros(1, dtype=torch.int32, device="cuda")
     for precision in (*PRECISIONS, "bfloat16"):
         timed = []
         default = tiling_for(X.device, precision, d)
@@ -180,8 +181,9 @@ def sweep(shape: tuple[int, int, int], repeats: int, n_best: int = 3) -> list[di
                 centers = round_centers(C, EUCLIDEAN, precision, tiling)
 
                 def run(tiling=tiling, precision=precision, centers=centers) -> None:
+                    n_open.zero_()
                     launch_nearest(
-                        X, centers, None, labels, other, None, EUCLIDEAN, precision, tiling
+                        X, centers, None, labels, index, n_open, EUCLIDEAN, precision, tiling
                     )
 
                 ms = median(in_turns({0: run}, repeats)[0])

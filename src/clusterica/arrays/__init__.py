@@ -9,6 +9,7 @@ from clusterica.arrays._place import (
     config_context,
     device_of,
     get_config,
+    host_numbers,
     is_cpu_tensor,
     is_host_array,
     namespace_of,
@@ -139,6 +140,7 @@ __all__ = [
     "config_context",
     "describe_kernels",
     "get_config",
+    "host_numbers",
     "set_config",
     "why_no_kernels",
 ]

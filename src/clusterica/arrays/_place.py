@@ -288,6 +288,16 @@ def to_host(X: Array) -> Any:
     return np.asarray(array_api_compat.to_device(X, home))
 
 
+def host_numbers(*values: Array) -> list[float]:
+    """Return arrays of one number each as numbers, in one transfer from a device."""
+    first = values[0]
+    if is_host_array(first) or np.isscalar(first):
+        return [float(value) for value in values]
+    xp = namespace_of(first)
+    joined = xp.stack([xp.astype(value, xp.float64, copy=False) for value in values])
+    return [float(value) for value in to_host(joined)]
+
+
 def to_like(values: Array, reference: Array) -> Array:
     """Return values in the namespace and on the device of the reference array."""
     if is_host_array(reference):

@@ -17,7 +17,13 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from clusterica.arrays import _stream
-from clusterica.arrays._place import Array, active_config, is_host_array, namespace_of
+from clusterica.arrays._place import (
+    Array,
+    active_config,
+    device_of,
+    is_host_array,
+    namespace_of,
+)
 from clusterica.arrays._rows import Rows
 from clusterica.arrays._scheduler import in_order, pieces
 from clusterica.arrays._twins import for_place
@@ -305,9 +311,11 @@ def _results(
         values = []
         for a in aligned:
             if a.strides == (0,) and not rows.place.is_numpy:
-                # One number repeated, such as unit weights: the device needs the number only once.
-                one = rows.place.put(a[:1].copy())
-                values.append(namespace_of(one).broadcast_to(one, (stop - start,)))
+                # One number repeated, such as unit weights: the device writes it itself, once.
+                xp, like = namespace_of(rows.place.like), rows.place.like
+                dtype = getattr(xp, a.dtype.name)
+                one = xp.full((1,), a[0].item(), dtype=dtype, device=device_of(like))
+                values.append(xp.broadcast_to(one, (stop - start,)))
             else:
                 values.append(rows.place.put(np.ascontiguousarray(a[start:stop])))
         # The block is loaded here, in the worker thread: reading a file or copying runs in parallel too.
@@ -350,7 +358,7 @@ def _float64(value: Array) -> Array:
     if isinstance(value, int | float | np.ndarray | np.generic):
         return np.array(value, dtype=np.float64)
     xp = namespace_of(value)
-    return xp.astype(value, xp.float64)
+    return xp.astype(value, xp.float64, copy=False)
 
 
 def rebuild(like: tuple[Any, ...], values: list[Any]) -> Any:

@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from clusterica.arrays import (
     Array,
     Rows,
+    host_numbers,
     map_reduce,
     map_rows_reduce,
     namespace_of,
@@ -105,12 +106,17 @@ class Lloyd:
         """Renew the centres from all rows at once."""
         total = self.sums(self.rows, self.weights, old.C)
         # A pass over all rows forgets what earlier passes have put into the centres; batches do not.
-        first_mass = self.rows.place.put(self._first_mass(old.C.shape[0]))
-        new = self.rule.renew(total, old._replace(mass=first_mass))
-        if self.refill:
-            empty = np.flatnonzero(to_host(center_counts(new)) == 0)
+        mass = namespace_of(old.mass).full_like(old.mass, self.rule.damping)
+        new = self.rule.renew(total, old._replace(mass=mass), massless=self.rule.damping == 0)
+        counts = center_counts(new)
+        # One transfer from a device: each waits for all work there.
+        numbers = host_numbers(*_move(old, new), total.gain, namespace_of(counts).min(counts))
+        moved, size, gain, fewest = numbers
+        if self.refill and fewest == 0:
+            empty = np.flatnonzero(to_host(counts) == 0)
             new, _ = self._refilled(new, empty, self.rows, self.weights)
-        return self._finished_step(old, new, float(total.gain))
+            moved, size = host_numbers(*_move(old, new))
+        return self._finished_step(new, gain, moved, size)
 
     def batch_step(self, old: Centers, *, batch_size: int) -> Step:
         """Renew the centres after every batch, over all rows once."""
@@ -123,7 +129,7 @@ class Lloyd:
             new = self.revive(new, batch, weights, most_idle=self.rows.n_rows)
             gain += float(total.gain)
             seen = seen + total.counts  # of the whole pass, while `new` has those of a batch
-        return self._finished_step(old, new._replace(counts=seen), gain)
+        return self._finished_step(new._replace(counts=seen), gain, *host_numbers(*_move(old, new)))
 
     def sums(self, rows: Rows, weights: np.ndarray, C: Array) -> LloydSums:
         """Return the sums of one assignment of these rows."""
@@ -165,10 +171,8 @@ class Lloyd:
     def _first_mass(self, n_centers: int) -> np.ndarray:
         return np.full(n_centers, self.rule.damping)
 
-    def _finished_step(self, old: Centers, new: Centers, gain: float) -> Step:
-        xp = namespace_of(new.C)
+    def _finished_step(self, new: Centers, gain: float, moved: float, size: float) -> Step:
         # Squared lengths, as `iterate` compares them with tol; relative, so that units do not matter.
-        moved, size = float(xp.sum((new.C - old.C) ** 2)), float(xp.sum(new.C**2))
         change = moved / size if size > 0 else moved  # all centres may be at the origin
         objective = self.objective(gain)
         # The inertia of sparse rows, which are not shifted, is a difference of squares. Where rounding hides
@@ -228,6 +232,12 @@ class Lloyd:
         moved = empty[: len(fresh)]
         C[moved], mass[moved] = fresh, self._first_mass(len(moved))
         return Centers(self.rows.place.put(C), self.rows.place.put(mass), centers.counts), moved
+
+
+def _move(old: Centers, new: Centers) -> tuple[Array, Array]:
+    """Return the squared length of the move of all centres, and that of the new ones."""
+    xp = namespace_of(new.C)
+    return xp.sum((new.C - old.C) ** 2), xp.sum(new.C**2)
 
 
 def useful_shift(points: Array, rows: Rows) -> np.ndarray | None:

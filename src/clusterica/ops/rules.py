@@ -135,18 +135,19 @@ class Rule(ABC):
         """Return initial centres as the rule allows them."""
         return C
 
-    def renew(self, total: LloydSums, old: Centers) -> Centers:
+    def renew(self, total: LloydSums, old: Centers, *, massless: bool = False) -> Centers:
         """Return the centres after one step; a centre that received nothing stays where it was.
 
         A centre c with mass m stands for a sum ``m c`` of rows seen before; new sums are added to it. A
         full step starts from mass 0, or from the damping of Coates & Ng (2012), section 2.2. Batches
-        carry the mass on, so that the damped update becomes the online rule.
+        carry the mass on, so that the damped update becomes the online rule. `massless` says that all
+        masses are zero.
         """
         xp = namespace_of(total.sums)
         # In float64: a heavy centre moves by less than the last digit of float32.
         C, mass = xp.astype(old.C, xp.float64), xp.astype(old.mass, xp.float64)
         # Nothing is carried on in most full steps: then a pass over all centres is saved.
-        M = total.sums + mass[:, None] * C if bool(xp.any(mass != 0)) else total.sums
+        M = total.sums if massless else total.sums + mass[:, None] * C
         C, mass = self._renewed(M, C, mass, total.counts)
         return Centers(xp.astype(C, old.C.dtype), mass, total.counts)
 

@@ -3,12 +3,14 @@
 `precision` is that of the products that choose the labels:
 
 =============  ==================================================================================
-"float32"      products of float32 without matrix units, as the reference
+"float32"      three products of TF32, which matrix units multiply with the digits of float32
 "tf32"         matrix units of float32, with 10 bits of the mantissa
 "bfloat16"     halves with 7 bits; rows and centres are rounded as they are read
 "float16"      halves with 10 bits, each row and all centres divided by a power of two
 "screened"     float16 rules out most centres, and float32 decides: the labels of float32
 =============  ==================================================================================
+
+Of equal scores the lowest index wins under "float32" and "screened", and any of them under the others.
 
 Scores, gains, sums and losses are of float32 numbers under all of them, added up in float64.
 """
@@ -44,9 +46,9 @@ class RoundedCenters(NamedTuple):
     words: Array
     """In the precision of the products, padded by zeros to whole tiles."""
     word_bias: Array
-    """Of the rounded scores; infinite for centres that pad a tile."""
+    """Of the rounded scores."""
     bounds: Array
-    """The largest |c|, |c - c'| and bias, as rounded scores have them."""
+    """The largest |c|^2, |c - c'|^2 and bias, as rounded scores have them; for a screen."""
 
 
 @working_memory(lambda row, C, shift: _bytes(row), wide_sums=True)
@@ -61,8 +63,8 @@ def center_sums(
 ) -> LloydSums:
     """Assign a block and return its sums; see :func:`clusterica.ops.assign.center_sums`."""
     X, C, shift = _contiguous(X, C, shift)
-    labels = _labels(X, C, shift, rule, precision)
-    return _sums(X, C, shift, labels, weights, rule)
+    labels, centers = _labels(X, C, shift, rule, precision)
+    return _sums(X, centers, shift, labels, weights, rule)
 
 
 # The reference of the losses makes three arrays of the size of the block.
@@ -71,14 +73,15 @@ def fit_sums(
     X: Array, C: Array, shift: Array | None, weights: Array, *, rule: Rule, precision: str
 ) -> tuple[Array, FitSums]:
     """Assign a block and say how well the centres fit; see :func:`clusterica.ops.assign.fit_sums`."""
-    labels, best = assign(X, C, shift, rule=rule, precision=precision)
+    X, C, shift = _contiguous(X, C, shift)
+    free, centers = _labels(X, C, shift, rule, precision)
+    counts = _sums(X, centers, shift, free, weights, rule).counts
+    labels, best = _scored(X, centers, shift, free, rule)
     value = (
         rule.gains(best, None)
         if rule.maximized
         else reference.losses(X, C, shift, labels, best, rule)
     )
-    X, C, shift = _contiguous(X, C, shift)
-    counts = _sums(X, C, shift, labels % C.shape[0], weights, rule).counts
     return labels, FitSums(counts, torch.sum(value * weights, dtype=torch.float64))
 
 
@@ -92,15 +95,8 @@ def row_losses(X: Array, C: Array, shift: Array | None, *, rule: Rule, precision
 def assign(X: Array, C: Array, shift: Array | None, *, rule: Rule, precision: str) -> Assignment:
     """Return the label of every row and its score; see :func:`clusterica.ops.assign.assign`."""
     X, C, shift = _contiguous(X, C, shift)
-    (n, d), k = X.shape, C.shape[0]
-    labels = _labels(X, C, shift, rule, precision)
-    scores = torch.empty(n, dtype=torch.float32, device=X.device)
-    tile, width = 16, min(triton.next_power_of_2(d), 256)
-    sums.row_scores[(triton.cdiv(n, tile),)](
-        X, C, rule.center_bias(C), C if shift is None else shift, labels, scores, n, d, X.stride(0), k,
-        BM=tile, WIDTH=width, SHIFTED=shift is not None, BOTH_SIGNS=rule.both_signs,
-    )  # fmt: skip
-    return Assignment(labels, scores)
+    labels, centers = _labels(X, C, shift, rule, precision)
+    return _scored(X, centers, shift, labels, rule)
 
 
 def _bytes(row: Row) -> int:
@@ -115,29 +111,24 @@ def _contiguous(X: Array, C: Array, shift: Array | None) -> tuple[Array, Array, 
     return X, C, None if shift is None else shift.to(torch.float32).contiguous()
 
 
-def _labels(X: Array, C: Array, shift: Array | None, rule: Rule, precision: str) -> Array:
-    """Return the index of the best free centre of every row, int32."""
-    tiling = tiling_for(X.device, precision, X.shape[1])
-    centers = round_centers(C, rule, precision, tiling)
-    labels = torch.empty(X.shape[0], dtype=torch.int32, device=X.device)
-    if precision != "screened":
-        launch_nearest(X, centers, shift, labels, labels, None, rule, precision, tiling)
-        return labels
-    other = torch.empty_like(labels)
-    launch_nearest(X, centers, shift, labels, other, None, rule, precision, tiling)
+def _labels(
+    X: Array, C: Array, shift: Array | None, rule: Rule, precision: str
+) -> tuple[Array, RoundedCenters]:
+    """Return the index of the best free centre of every row, int32, and the centres as they were compared."""
     n, d = X.shape
-    # By the compiler: 16 rows of 512 features spill 0.5 KB of registers, of 1,024 features 6 KB.
-    rows, width = 16, min(triton.next_power_of_2(d), 256)
-    nearest.decide[(triton.cdiv(n, rows),)](
-        X, centers.C, centers.bias, C if shift is None else shift, labels, other, n, d, X.stride(0),
-        BM=rows, WIDTH=width, SIGNLESS=rule.ignores_sign, SHIFTED=shift is not None,
-    )  # fmt: skip
-    left = torch.nonzero(other == nearest.OPEN.value)[:, 0]
-    if len(left):
+    tiling = tiling_for(X.device, precision, d)
+    centers = round_centers(C, rule, precision, tiling)
+    labels = torch.empty(n, dtype=torch.int32, device=X.device)
+    is_screen = precision == "screened"
+    # Rows that a screen leaves open, and how many there are; the host need not know.
+    index = torch.empty(n if is_screen else 1, dtype=torch.int32, device=X.device)
+    n_open = torch.zeros(1, dtype=torch.int32, device=X.device)
+    launch_nearest(X, centers, shift, labels, index, n_open, rule, precision, tiling)
+    if is_screen:
         tiling = tiling_for(X.device, "float32", d)
-        centers = round_centers(C, rule, "float32", tiling)
-        launch_nearest(X, centers, shift, labels, labels, left, rule, "float32", tiling)
-    return labels
+        exact = round_centers(C, rule, "float32", tiling)
+        launch_nearest(X, exact, shift, labels, index, n_open, rule, "float32", tiling, listed=True)
+    return labels, centers
 
 
 def launch_nearest(
@@ -145,26 +136,31 @@ def launch_nearest(
     centers: RoundedCenters,
     shift: Array | None,
     labels: Array,
-    other: Array,
-    index: Array | None,
+    index: Array,
+    n_open: Array,
     rule: Rule,
     precision: str,
     tiling: KernelTiling,
+    *,
+    listed: bool = False,
 ) -> None:
-    """Fill the labels of all rows, or of those at the index."""
-    n, d = X.shape[0] if index is None else len(index), X.shape[1]
-    k, padded = centers.C.shape[0], centers.words.shape[0]
+    """Fill the labels of all rows, or of those listed: the first `n_open` of the index.
+
+    A screen lists the rows that it leaves open.
+    """
+    (n, d), k = X.shape, centers.C.shape[0]
     settings: dict[str, Any] = {
         "BM": tiling.rows,
         "BN": tiling.centers,
-        "DOT": "tf32" if precision == "tf32" else "ieee",
+        "DOT": {"tf32": "tf32", "float32": "tf32x3"}.get(precision, "ieee"),
+        "PACKED": precision != "float32",
         "HALF": precision in _HALVES,
         "SCREEN": precision == "screened",
         "SIGNLESS": rule.ignores_sign,
-        # Where the sign counts, padding has an infinite bias; where it does not, scores of 0 never win.
-        "BIASED": not rule.ignores_sign and (not rule.unit_centers or padded > k),
+        "BIASED": not rule.unit_centers,
+        "EVEN": k % tiling.centers == 0,
         "SHIFTED": shift is not None,
-        "INDEXED": index is not None,
+        "INDEXED": listed,
         "num_warps": tiling.warps,
         "num_stages": tiling.stages,
     }
@@ -175,43 +171,57 @@ def launch_nearest(
         named = {f"W{i}": w for i, w in enumerate((*widths, 0, 0, 0)[:4])}
         kernel, settings = nearest.nearest_held, settings | named
     kernel[(triton.cdiv(n, tiling.rows),)](
-        X, centers.words, centers.word_bias, X if shift is None else shift, centers.bounds,
-        labels if index is None else index, labels, other, n, d, X.stride(0),
-        centers.words.stride(0), k, **settings,
+        X, centers.words, centers.word_bias, X if shift is None else shift, centers.bounds, index,
+        n_open, labels, n, d, X.stride(0), centers.words.stride(0), k, **settings,
     )  # fmt: skip
 
 
 def round_centers(C: Array, rule: Rule, precision: str, tiling: KernelTiling) -> RoundedCenters:
     """Return the centres in the precision of the products, padded to whole tiles."""
-    k, d = C.shape
+    (k, d), like = C.shape, {"dtype": torch.float32, "device": C.device}
     widths = chunk_widths(d)
     wide = -(-d // tiling.features) * tiling.features if widths is None else sum(widths)
     padded = -(-k // tiling.centers) * tiling.centers
-    bias = rule.center_bias(C)
-    scaled, scaled_bias = C, bias
+    words = torch.empty((padded, wide), dtype=_HALVES.get(precision, C.dtype), device=C.device)
+    bias, word_bias, bounds = (torch.empty(shape, **like) for shape in (k, padded, (padded, 3)))
     # Unit centres are within the range of halves as they are; others are divided by a power of two.
-    if precision in _HALVES and not rule.unit_centers:
-        # On the device: no number is brought to the host.
-        largest = torch.clamp(C.abs().amax(), min=2.0**-100)
-        scale = torch.exp2(-torch.floor(torch.log2(largest)))
-        scaled, scaled_bias = C * scale, bias * scale
-    words = torch.zeros((padded, wide), dtype=_HALVES.get(precision, C.dtype), device=C.device)
-    words[:k, :d] = scaled
-    word_bias = torch.full((padded,), torch.inf, dtype=C.dtype, device=C.device)
-    word_bias[:k] = scaled_bias
-    bounds = bias
+    scaled = precision in _HALVES and not rule.unit_centers
+    largest = torch.linalg.vector_norm(C, ord=torch.inf) if scaled else C
+    nearest.round_tile[(padded // 16,)](
+        C, largest, words, word_bias, bias, bounds, k, d, wide,
+        BN=16, WIDTH=min(triton.next_power_of_2(wide), 256), EUCLIDEAN=not rule.unit_centers,
+        SCALED=scaled,
+    )  # fmt: skip
     if precision == "screened":
-        error = scaled - words[:k, :d].to(C.dtype)
-        lengths = torch.linalg.vector_norm(torch.stack((scaled, error)), dim=2)
-        bounds = torch.cat((lengths.amax(dim=1), scaled_bias.amax()[None]))
+        bounds = bounds.amax(dim=0)
     return RoundedCenters(C, bias, words, word_bias, bounds)
 
 
+def _scored(
+    X: Array, centers: RoundedCenters, shift: Array | None, free: Array, rule: Rule
+) -> Assignment:
+    """Return labels and scores of rows from their free centres: a negative score may change the label."""
+    (n, d), C = X.shape, centers.C
+    labels, scores = free.clone(), torch.empty(n, dtype=torch.float32, device=X.device)
+    tile, width = 16, min(triton.next_power_of_2(d), 256)
+    sums.row_scores[(triton.cdiv(n, tile),)](
+        X, C, centers.bias, C if shift is None else shift, labels, scores, n, d, X.stride(0), C.shape[0],
+        BM=tile, WIDTH=width, SHIFTED=shift is not None, BOTH_SIGNS=rule.both_signs,
+    )  # fmt: skip
+    return Assignment(labels, scores)
+
+
 def _sums(
-    X: Array, C: Array, shift: Array | None, labels: Array, weights: Array, rule: Rule
+    X: Array,
+    centers: RoundedCenters,
+    shift: Array | None,
+    labels: Array,
+    weights: Array,
+    rule: Rule,
 ) -> LloydSums:
     """Return what the centres receive from rows with these labels of free centres."""
-    (n, d), k, device = X.shape, C.shape[0], X.device
+    C, device = centers.C, X.device
+    (n, d), k = X.shape, C.shape[0]
     # A radix sort takes a pass for each byte of its keys.
     narrow = torch.uint8 if k <= 256 else torch.int16 if k <= 2**15 else torch.int32
     ordered, order = torch.sort(labels.to(narrow), stable=True)
@@ -230,13 +240,14 @@ def _sums(
     chunks = triton.cdiv(d, width)
     weights = weights.to(torch.float32)
     sums.piece_sums[(n_pieces, chunks)](
-        X, C, rule.center_bias(C), C if shift is None else shift, weights, order,
+        X, C, centers.bias, C if shift is None else shift, weights, order,
         offsets, first_pieces, clusters, partial, counted, gains, d, X.stride(0), weights.stride(0), k,
-        PIECE=PIECE, BM=min(16, 4096 // width), WIDTH=width, CODE=rule.code,
+        PIECE=PIECE, BM=min(64, 4096 // width), WIDTH=width, CODE=rule.code,
         SHIFTED=shift is not None, ONE_CHUNK=chunks == 1,
     )  # fmt: skip
     total, counts = torch.empty((k, d), **wide), torch.empty(rule.n_labels(k), **wide)
     sums.joined_pieces[(k, chunks)](
-        partial, counted, first_pieces, total, counts, d, k, WIDTH=width, BOTH_SIGNS=rule.both_signs
-    )
+        partial, counted, first_pieces, total, counts, d, k,
+        BP=min(16, 4096 // width), WIDTH=width, BOTH_SIGNS=rule.both_signs,
+    )  # fmt: skip
     return LloydSums(total, counts, torch.sum(gains))

@@ -1,11 +1,13 @@
 """The best centre of every row, ``argmax_j <x, c_j> - b_j``, without an array of rows x centres.
 
-A program takes a tile of rows, and tiles of centres pass by. Products stay in registers: each column of a
-tile remembers its best score and the number of the tile it came from, so that lanes exchange values only
-once, at the end. Of equal scores the lowest index wins, as in the reference.
+A program takes a tile of rows, and tiles of centres pass by. Products are of float32 (three products of TF32
+each, which have its digits), of TF32, or of halves (float16, bfloat16), summed in float32. Rows and centres
+of halves are first divided by powers of two, so that they neither overflow nor lose small rows.
 
-Products are of float32 (``ieee`` or ``tf32``) or of halves (float16, bfloat16), summed in float32. Rows and
-centres are first divided by powers of two, so that halves neither overflow nor lose small rows.
+Under float32 each column of a tile remembers its best score and the number of its tile, so that lanes
+exchange values only once, at the end; of equal scores the lowest index wins, as in the reference. Under the
+others the column takes the place of the last bits of a score, fewer than their rounding: then one maximum a
+tile gives score and column, and a row needs two registers in place of two for each column of its tile.
 
 A screen is a product of halves with a bound on its error. For a row y, a centre c and their rounded copies
 y', c', the inequality of Cauchy and Schwarz gives
@@ -13,7 +15,7 @@ y', c', the inequality of Cauchy and Schwarz gives
     |<y, c> - <y', c'>|  <=  |y - y'| |c| + |y'| |c - c'|,
 
 so that only centres whose score is within twice the bound of the best can be the best. If there is one such
-centre, it is the label; of two, float32 decides; a row with more is left open.
+centre, it is the label; other rows, 2 to 7 % of Gaussian ones, are listed, and scored again in float32.
 
 Features are not padded in memory. A tile holds them as up to four chunks whose widths are powers of two
 (108 = 64 + 32 + 16, 4 of them masked); more than 256 features are read again for each tile of centres.
@@ -26,10 +28,6 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
-
-# What `other` says where it is not a second candidate.
-SURE = tl.constexpr(-1)
-OPEN = tl.constexpr(-2)
 
 
 @triton.jit
@@ -66,57 +64,65 @@ def _products(
 
 
 @triton.jit
-def _keep_best(
-    s,
-    t,
-    bias,
-    factor,
-    best,
-    tile,
-    second,
-    SIGNLESS: tl.constexpr,
-    BIASED: tl.constexpr,
-    SCREEN: tl.constexpr,
+def _compared(
+    s, bias, factor, start, BN: tl.constexpr, SIGNLESS: tl.constexpr, BIASED: tl.constexpr
 ):
-    """Compare the scores of a tile of centres with the best so far, column by column."""
+    """Return the scores of a tile of centres as they are compared."""
     if SIGNLESS:
-        size, old = tl.abs(s), tl.abs(best)
-    else:
-        if BIASED:
-            s -= factor[:, None] * bias[None, :]
-        size, old = s, best
-    better = size > old
+        return tl.abs(s)
+    if BIASED:
+        return s - factor[:, None] * tl.load(bias + start + tl.arange(0, BN))[None, :]
+    return s
+
+
+@triton.jit
+def _whole(s, BN: tl.constexpr):
+    """Return scores without the last bits, which hold a column."""
+    return (s.to(tl.int32, bitcast=True) & -BN).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def _keep_best(
+    s, start, n_centers, best, tile, second, BN: tl.constexpr, EVEN: tl.constexpr,
+    PACKED: tl.constexpr, SCREEN: tl.constexpr,
+):  # fmt: skip
+    """Compare the scores of a tile of centres with the best so far, and under a screen the second best."""
+    column = tl.arange(0, BN)
+    if PACKED:
+        # The first of equal columns has the largest bits.
+        bits = (s.to(tl.int32, bitcast=True) & -BN) | (BN - 1 - column)[None, :]
+        s = bits.to(tl.float32, bitcast=True)
+    if not EVEN:
+        s = tl.where((start + column < n_centers)[None, :], s, float("-inf"))
+    if not PACKED:
+        better = s > best
+        return tl.where(better, s, best), tl.where(better, start // BN, tile), second
+    top = tl.max(s, axis=1)
     if SCREEN:
-        second = tl.maximum(second, tl.minimum(size, old))
-    return tl.where(better, s, best), tl.where(better, t, tile), second
+        runner_up = tl.max(tl.where(s == top[:, None], float("-inf"), s), axis=1)
+        second = tl.maximum(second, tl.maximum(runner_up, tl.minimum(top, best)))
+    better = _whole(top, BN) > _whole(best, BN)
+    return tl.where(better, top, best), tl.where(better, start // BN, tile), second
 
 
 @triton.jit
 def _store_labels(
-    labels,
-    other,
-    rows,
-    inside,
-    best,
-    tile,
-    second,
-    margin,
-    BN: tl.constexpr,
-    SIGNLESS: tl.constexpr,
-    SCREEN: tl.constexpr,
-):
-    """Find the best of the columns, and under a screen whether it is sure."""
-    size = tl.abs(best) if SIGNLESS else best
-    j = tile * BN + tl.arange(0, BN)[None, :]
-    top = tl.max(size, axis=1)
-    label = tl.min(tl.where(size == top[:, None], j, 2147483647), axis=1)
+    labels, index, n_open, rows, inside, best, tile, second, margin, BN: tl.constexpr,
+    PACKED: tl.constexpr, SCREEN: tl.constexpr,
+):  # fmt: skip
+    """Store the labels, and list the rows of which a screen is not sure."""
+    if PACKED:
+        label = tile * BN + BN - 1 - (best.to(tl.int32, bitcast=True) & (BN - 1))
+    else:
+        j = tile * BN + tl.arange(0, BN)[None, :]
+        label = tl.min(tl.where(best == tl.max(best, axis=1)[:, None], j, 2147483647), axis=1)
     tl.store(labels + rows, label, mask=inside)
     if SCREEN:
-        near = size >= (top - margin)[:, None]
-        crowded = tl.max(second, axis=1) >= top - margin
-        rival = tl.max(tl.where(near & (j != label[:, None]), j, SURE), axis=1)
-        is_open = crowded | (tl.sum(near.to(tl.int32), axis=1) > 2)
-        tl.store(other + rows, tl.where(is_open, OPEN, rival), mask=inside)
+        is_open = inside & (second >= best - margin)
+        count = is_open.to(tl.int32)
+        # Programs append in any order: each row is then decided by itself.
+        first = tl.atomic_add(n_open, tl.sum(count, axis=0))
+        tl.store(index + first + tl.cumsum(count, axis=0) - 1, rows.to(tl.int32), mask=is_open)
 
 
 @triton.jit
@@ -129,32 +135,41 @@ def _rounded(x, factor, C):
 
 
 @triton.jit
-def _margin(energy, error, factor, bounds, d):
+def _margin(energy, error, factor, bounds, d, BN: tl.constexpr):
     """Return twice the bound on the error of a score: the best may be this far below the top.
 
-    `bounds` holds the largest |c|, |c - c'| and bias. Sums may be off by 2^-22 of their size at each of d + 3
-    additions, twice what rounding takes, since matrix units cut digits off; and the float32 scores that
-    decide in the end by 2^-23. Lengths are computed with such sums themselves, hence the last factor.
+    `bounds` holds the largest |c|^2, |c - c'|^2 and bias. Sums may be off by 2^-22 of their size at each of
+    d + 3 additions, twice what rounding takes, since matrix units cut digits off; the column that takes the
+    place of the last bits is worth BN units of 2^-23; and the float32 scores that decide may be off
+    by 2^-23. Lengths are computed with such sums themselves, hence the last factor.
     """
-    longest, worst, most_bias = tl.load(bounds), tl.load(bounds + 1), tl.load(bounds + 2)
+    longest, worst = tl.sqrt(tl.load(bounds)), tl.sqrt(tl.load(bounds + 1))
+    most_bias = tl.load(bounds + 2)
     off = tl.sqrt(error)
     length = tl.sqrt(energy) + off
-    rounding = (3 * d + 8) * 2.384185791015625e-07
+    rounding = (3 * d + 8) * 2.384185791015625e-07 + BN * 1.1920928955078125e-07
     bound = off * longest + length * worst + rounding * (length * longest + factor * most_bias)
     return 2.0 * (1.001 + rounding) * bound + 1e-30
 
 
 @triton.jit
 def nearest_held(
-    X, C, bias, shift, bounds, index, labels, other, n, d, stride, c_stride, n_centers,
+    X, C, bias, shift, bounds, index, n_open, labels, n, d, stride, c_stride, n_centers,
     BM: tl.constexpr, BN: tl.constexpr, W0: tl.constexpr, W1: tl.constexpr, W2: tl.constexpr,
-    W3: tl.constexpr, DOT: tl.constexpr, HALF: tl.constexpr, SCREEN: tl.constexpr,
-    SIGNLESS: tl.constexpr, BIASED: tl.constexpr, SHIFTED: tl.constexpr, INDEXED: tl.constexpr,
+    W3: tl.constexpr, DOT: tl.constexpr, PACKED: tl.constexpr, HALF: tl.constexpr,
+    SCREEN: tl.constexpr, SIGNLESS: tl.constexpr, BIASED: tl.constexpr, EVEN: tl.constexpr,
+    SHIFTED: tl.constexpr, INDEXED: tl.constexpr,
 ):  # fmt: skip
     """Labels of rows whose features are held while the centres pass by; W0 to W3 are the widths of chunks."""
     place = tl.program_id(0) * BM + tl.arange(0, BM)
+    if INDEXED:
+        n = tl.load(n_open)
+        if tl.program_id(0) * BM >= n:
+            return
     inside = place < n
-    rows = tl.load(index + place, mask=inside, other=0) if INDEXED else place.to(tl.int64)
+    rows = (
+        tl.load(index + place, mask=inside, other=0).to(tl.int64) if INDEXED else place.to(tl.int64)
+    )
     x0 = _features(X, shift, rows, inside, stride, d, 0, W0, SHIFTED)
     if W1 > 0:
         x1 = _features(X, shift, rows, inside, stride, d, W0, W1, SHIFTED)
@@ -184,10 +199,10 @@ def nearest_held(
             x3, more, lost = _rounded(x3, factor, C)
             energy, error = energy + more, error + lost
         if SCREEN:
-            margin = _margin(energy, error, factor, bounds, d)
-    best = tl.full((BM, BN), 0.0 if SIGNLESS else float("-inf"), tl.float32)
-    tile = tl.zeros((BM, BN), tl.int32)
-    second = tl.full((BM, BN), float("-inf"), tl.float32) if SCREEN else best
+            margin = _margin(energy, error, factor, bounds, d, BN)
+    best = tl.full((BM,) if PACKED else (BM, BN), float("-inf"), tl.float32)
+    tile = tl.zeros((BM,) if PACKED else (BM, BN), tl.int32)
+    second = best
     for start in tl.range(0, n_centers, BN):
         s = tl.zeros((BM, BN), tl.float32)
         s = _products(x0, C, c_stride, 0, start, s, BN, W0, DOT)
@@ -197,24 +212,32 @@ def nearest_held(
             s = _products(x2, C, c_stride, W0 + W1, start, s, BN, W2, DOT)
         if W3 > 0:
             s = _products(x3, C, c_stride, W0 + W1 + W2, start, s, BN, W3, DOT)
-        b = tl.load(bias + start + tl.arange(0, BN)) if BIASED else margin
+        s = _compared(s, bias, factor, start, BN, SIGNLESS, BIASED)
         best, tile, second = _keep_best(
-            s, start // BN, b, factor, best, tile, second, SIGNLESS, BIASED, SCREEN
+            s, start, n_centers, best, tile, second, BN, EVEN, PACKED, SCREEN
         )
-    _store_labels(labels, other, rows, inside, best, tile, second, margin, BN, SIGNLESS, SCREEN)
+    _store_labels(
+        labels, index, n_open, rows, inside, best, tile, second, margin, BN, PACKED, SCREEN
+    )
 
 
 @triton.jit
 def nearest_looped(
-    X, C, bias, shift, bounds, index, labels, other, n, d, stride, c_stride, n_centers,
-    BM: tl.constexpr, BN: tl.constexpr, WIDTH: tl.constexpr, DOT: tl.constexpr, HALF: tl.constexpr,
-    SCREEN: tl.constexpr, SIGNLESS: tl.constexpr, BIASED: tl.constexpr, SHIFTED: tl.constexpr,
-    INDEXED: tl.constexpr,
+    X, C, bias, shift, bounds, index, n_open, labels, n, d, stride, c_stride, n_centers,
+    BM: tl.constexpr, BN: tl.constexpr, WIDTH: tl.constexpr, DOT: tl.constexpr,
+    PACKED: tl.constexpr, HALF: tl.constexpr, SCREEN: tl.constexpr, SIGNLESS: tl.constexpr,
+    BIASED: tl.constexpr, EVEN: tl.constexpr, SHIFTED: tl.constexpr, INDEXED: tl.constexpr,
 ):  # fmt: skip
     """Labels of rows with any number of features, which are read again for each tile of centres."""
     place = tl.program_id(0) * BM + tl.arange(0, BM)
+    if INDEXED:
+        n = tl.load(n_open)
+        if tl.program_id(0) * BM >= n:
+            return
     inside = place < n
-    rows = tl.load(index + place, mask=inside, other=0) if INDEXED else place.to(tl.int64)
+    rows = (
+        tl.load(index + place, mask=inside, other=0).to(tl.int64) if INDEXED else place.to(tl.int64)
+    )
     factor = tl.full((BM,), 1.0, tl.float32)
     margin = tl.zeros((BM,), tl.float32)
     if HALF:
@@ -229,10 +252,10 @@ def nearest_looped(
             x = _features(X, shift, rows, inside, stride, d, f, WIDTH, SHIFTED)
             x, more, lost = _rounded(x, factor, C)
             energy, error = energy + more, error + lost
-        margin = _margin(energy, error, factor, bounds, d)
-    best = tl.full((BM, BN), 0.0 if SIGNLESS else float("-inf"), tl.float32)
-    tile = tl.zeros((BM, BN), tl.int32)
-    second = tl.full((BM, BN), float("-inf"), tl.float32) if SCREEN else best
+        margin = _margin(energy, error, factor, bounds, d, BN)
+    best = tl.full((BM,) if PACKED else (BM, BN), float("-inf"), tl.float32)
+    tile = tl.zeros((BM,) if PACKED else (BM, BN), tl.int32)
+    second = best
     for start in tl.range(0, n_centers, BN):
         s = tl.zeros((BM, BN), tl.float32)
         centers = C + start * c_stride.to(tl.int64)  # a million centres may have over 2^31 numbers
@@ -241,35 +264,41 @@ def nearest_looped(
             if HALF:
                 x = (x * factor[:, None]).to(C.dtype.element_ty)
             s = _products(x, centers, c_stride, f, 0, s, BN, WIDTH, DOT)
-        b = tl.load(bias + start + tl.arange(0, BN)) if BIASED else margin
+        s = _compared(s, bias, factor, start, BN, SIGNLESS, BIASED)
         best, tile, second = _keep_best(
-            s, start // BN, b, factor, best, tile, second, SIGNLESS, BIASED, SCREEN
+            s, start, n_centers, best, tile, second, BN, EVEN, PACKED, SCREEN
         )
-    _store_labels(labels, other, rows, inside, best, tile, second, margin, BN, SIGNLESS, SCREEN)
+    _store_labels(
+        labels, index, n_open, rows, inside, best, tile, second, margin, BN, PACKED, SCREEN
+    )
 
 
 @triton.jit
-def decide(
-    X, C, bias, shift, labels, other, n, d, stride, BM: tl.constexpr, WIDTH: tl.constexpr,
-    SIGNLESS: tl.constexpr, SHIFTED: tl.constexpr,
+def round_tile(
+    C, largest, words, word_bias, bias, bounds, k, d, wide, BN: tl.constexpr, WIDTH: tl.constexpr,
+    EUCLIDEAN: tl.constexpr, SCALED: tl.constexpr,
 ):  # fmt: skip
-    """Choose between the two candidates of a row by their scores in float32."""
-    rows = (tl.program_id(0) * BM + tl.arange(0, BM)).to(tl.int64)
-    one = tl.load(labels + rows, mask=rows < n, other=0)
-    two = tl.load(other + rows, mask=rows < n, other=SURE)
-    # Only these rows are read: the loads of the others are masked.
-    unsure = two >= 0
-    s1 = -tl.load(bias + one, mask=unsure, other=0.0)
-    s2 = -tl.load(bias + two, mask=unsure, other=0.0)
-    for first in tl.range(0, d, WIDTH):
+    """Round a tile of centres to words; biases, and for a screen |c|^2, |c - c'|^2 and bias of each word.
+
+    Words beyond the centres and their features are zeros.
+    """
+    j = tl.program_id(0) * BN + tl.arange(0, BN)
+    scale = _inverse_power(tl.load(largest)) if SCALED else 1.0
+    energy, error = tl.zeros((BN,), tl.float32), tl.zeros((BN,), tl.float32)
+    for first in tl.range(0, wide, WIDTH):
         f = first + tl.arange(0, WIDTH)
-        mask = unsure[:, None] & (f[None, :] < d)
-        x = _features(X, shift, rows, unsure, stride, d, first, WIDTH, SHIFTED)
-        c1 = tl.load(C + one[:, None].to(tl.int64) * d + f[None, :], mask=mask, other=0.0)
-        c2 = tl.load(C + two[:, None].to(tl.int64) * d + f[None, :], mask=mask, other=0.0)
-        s1 += tl.sum(x * c1, axis=1)
-        s2 += tl.sum(x * c2, axis=1)
-    if SIGNLESS:
-        s1, s2 = tl.abs(s1), tl.abs(s2)
-    swap = (s2 > s1) | ((s2 == s1) & (two < one))
-    tl.store(labels + rows, tl.where(swap, two, one), mask=unsure)
+        mask = (j < k)[:, None] & (f < d)[None, :]
+        place = j.to(tl.int64)[:, None]
+        c = tl.load(C + place * d + f[None, :], mask=mask, other=0.0) * scale
+        word = c.to(words.dtype.element_ty)
+        tl.store(words + place * wide + f[None, :], word, mask=(f < wide)[None, :])
+        off = c - word.to(tl.float32)
+        energy += tl.sum(c * c, axis=1)
+        error += tl.sum(off * off, axis=1)
+    # |c|^2 / 2 of the scaled centre has the scale twice, and scores have it once.
+    half = energy / scale / 2 if EUCLIDEAN else tl.zeros((BN,), tl.float32)
+    tl.store(word_bias + j, half)
+    tl.store(bias + j, half / scale, mask=j < k)
+    tl.store(bounds + 3 * j, energy)
+    tl.store(bounds + 3 * j + 1, error)
+    tl.store(bounds + 3 * j + 2, half)

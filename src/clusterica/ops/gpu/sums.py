@@ -85,11 +85,12 @@ def piece_sums(
         f = chunk * WIDTH + tl.arange(0, WIDTH)
         b = tl.load(bias + j)
         c = tl.load(C + j * d + f, mask=f < d, other=0.0)
-        total = tl.zeros((WIDTH,), tl.float64)
+        # Each row of a tile has sums of its own, at most PIECE / BM numbers: lanes exchange them at the end.
+        total = tl.zeros((BM, WIDTH), tl.float32)
         gain, above, below = (
-            tl.zeros((), tl.float64),
-            tl.zeros((), tl.float64),
-            tl.zeros((), tl.float64),
+            tl.zeros((BM,), tl.float64),
+            tl.zeros((BM,), tl.float64),
+            tl.zeros((BM,), tl.float64),
         )
         for begin in tl.range(start, stop, BM):
             place = begin + tl.arange(0, BM)
@@ -107,36 +108,40 @@ def piece_sums(
                 )
             score -= b
             g, share = _gain_and_share(score, energy, CODE)
-            total += tl.sum(x * (w * share)[:, None], axis=0).to(tl.float64)
-            gain += tl.sum((w * g).to(tl.float64))
+            total += x * (w * share)[:, None]
+            gain += w * g
             negative = score < 0
-            below += tl.sum(tl.where(negative, w, 0.0).to(tl.float64))
-            above += tl.sum(tl.where(negative, 0.0, w).to(tl.float64))
-        tl.store(sums + p.to(tl.int64) * d + f, total, mask=f < d)
+            below += tl.where(negative, w, 0.0)
+            above += tl.where(negative, 0.0, w)
+        tl.store(sums + p.to(tl.int64) * d + f, tl.sum(total.to(tl.float64), axis=0), mask=f < d)
         if chunk == 0:
-            tl.store(gains + p, gain)
-            tl.store(counts + 2 * p, above)
-            tl.store(counts + 2 * p + 1, below)
+            tl.store(gains + p, tl.sum(gain))
+            tl.store(counts + 2 * p, tl.sum(above))
+            tl.store(counts + 2 * p + 1, tl.sum(below))
 
 
 @triton.jit
 def joined_pieces(
-    piece_totals, piece_counts, first_pieces, sums, counts, d, n_centers, WIDTH: tl.constexpr,
-    BOTH_SIGNS: tl.constexpr,
+    piece_totals, piece_counts, first_pieces, sums, counts, d, n_centers, BP: tl.constexpr,
+    WIDTH: tl.constexpr, BOTH_SIGNS: tl.constexpr,
 ):  # fmt: skip
-    """Sums over the pieces of one cluster, in their order, for one chunk of features."""
+    """Sums over the pieces of one cluster, for one chunk of features: every BP-th piece, then these."""
     j, chunk = tl.program_id(0), tl.program_id(1)
     f = chunk * WIDTH + tl.arange(0, WIDTH)
-    total = tl.zeros((WIDTH,), tl.float64)
-    above, below = tl.zeros((), tl.float64), tl.zeros((), tl.float64)
-    for p in tl.range(tl.load(first_pieces + j), tl.load(first_pieces + j + 1)):
-        total += tl.load(piece_totals + p * d + f, mask=f < d, other=0.0)
-        above += tl.load(piece_counts + 2 * p)
-        below += tl.load(piece_counts + 2 * p + 1)
-    tl.store(sums + j.to(tl.int64) * d + f, total, mask=f < d)
+    total = tl.zeros((BP, WIDTH), tl.float64)
+    above, below = tl.zeros((BP,), tl.float64), tl.zeros((BP,), tl.float64)
+    stop = tl.load(first_pieces + j + 1)
+    for begin in tl.range(tl.load(first_pieces + j), stop, BP):
+        p = begin + tl.arange(0, BP)
+        inside = p < stop
+        mask = inside[:, None] & (f < d)[None, :]
+        total += tl.load(piece_totals + p[:, None] * d + f[None, :], mask=mask, other=0.0)
+        above += tl.load(piece_counts + 2 * p, mask=inside, other=0.0)
+        below += tl.load(piece_counts + 2 * p + 1, mask=inside, other=0.0)
+    tl.store(sums + j.to(tl.int64) * d + f, tl.sum(total, axis=0), mask=f < d)
     if chunk == 0:
         if BOTH_SIGNS:
-            tl.store(counts + j, above)
-            tl.store(counts + n_centers + j, below)
+            tl.store(counts + j, tl.sum(above))
+            tl.store(counts + n_centers + j, tl.sum(below))
         else:
-            tl.store(counts + j, above + below)
+            tl.store(counts + j, tl.sum(above) + tl.sum(below))
