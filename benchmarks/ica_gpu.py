@@ -22,9 +22,9 @@ from clusterica.ica._likelihood import means_of
 from clusterica.metrics import amari_distance
 
 SETTINGS: dict[str, dict[str, Any]] = {
-    "plain": {},
-    "float32": {"gpu_kernels": "triton"},
-    "tf32": {"gpu_kernels": "triton", "precision": "tf32"},
+    "plain": {"gpu_kernels": None},
+    "float32": {},
+    "tf32": {"precision": "tf32"},
 }
 
 

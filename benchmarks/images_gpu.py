@@ -23,13 +23,13 @@ from clusterica import config_context
 from clusterica.images import ImageFeatures
 from clusterica.linear import LinearSVC
 
-PRECISIONS = ("plain", "tf32", "float16", "bfloat16")
+PRECISIONS = ("plain", "float32", "tf32", "float16")
 ROUNDS = 3
 
 
 def settings_of(precision: str) -> dict[str, Any]:
     """Return the configuration of a contender; "plain" is without kernels."""
-    return {} if precision == "plain" else {"gpu_kernels": "triton", "precision": precision}
+    return {"gpu_kernels": None} if precision == "plain" else {"precision": precision}
 
 
 def whole_run(

@@ -20,7 +20,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from clusterica.ops.gpu import nearest
-from clusterica.ops.gpu.tiling import KernelTiling, chunk_widths
+from clusterica.ops.gpu.tiling import DOT, KernelTiling, chunk_widths
 
 HOPPER = GPUTarget("cuda", 90, 32)
 TYPES = {
@@ -33,12 +33,12 @@ TYPES = {
 # Registers and bytes of shared memory of a multiprocessor, and the warps that it holds at most.
 REGISTERS, SHARED, WARPS = 65536, 227 * 1024, 64
 TILINGS = [
-    KernelTiling(rows, centers, 64, warps, stages)
+    KernelTiling(rows, centers, 32, warps, stages)
     for rows, centers, warps, stages in itertools.product(
-        (64, 128, 256), (64, 128, 256), (4, 8), (2, 3, 4)
+        (64, 128, 256), (32, 64, 128, 256), (4, 8), (2, 3)
     )
-    # Accumulators, best scores and tiles of a thread: more than 255 registers never fit.
-    if 3 * rows * centers <= 255 * 32 * warps and rows * centers >= 32 * 32 * warps
+    # Products of a thread: more than 128 leave too few registers for the rest, and fewer than 16 waste it.
+    if 16 * 32 * warps <= rows * centers <= 128 * 32 * warps
 ]
 
 
@@ -69,7 +69,7 @@ def compile_nearest(d: int, precision: str, tiling: KernelTiling, **flags: Any) 
     constants = {
         "BM": tiling.rows,
         "BN": tiling.centers,
-        "DOT": {"tf32": "tf32", "float32": "tf32x3"}.get(precision, "ieee"),
+        "DOT": DOT.get(precision, "ieee"),
         "PACKED": precision != "float32",
         "HALF": kind != "fp32",
         "SCREEN": precision == "screened",

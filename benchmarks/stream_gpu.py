@@ -62,7 +62,7 @@ def main() -> None:
 
     runs: dict[str, Callable[[], Any]] = {
         f"{name} {n}": lambda kernels=kernels, n=n: fit(kernels, n)
-        for name, kernels in (("plain", None), ("triton", "triton"))
+        for name, kernels in (("plain", None), ("fused", "auto"))
         for n in (SHORT, LONG)
     }
     runs["whiten"] = lambda: whitener.transform(X)
@@ -80,7 +80,7 @@ def main() -> None:
     peak = torch.cuda.max_memory_allocated()
     seconds = {name: median(values) for name, values in times.items()}
     rates = {}
-    for name in ("plain", "triton"):
+    for name in ("plain", "fused"):
         if {f"{name} {SHORT}", f"{name} {LONG}"} <= seconds.keys():
             passes = (seconds[f"{name} {LONG}"] - seconds[f"{name} {SHORT}"]) / (LONG - SHORT)
             rates[name] = 1e-9 * X.nbytes / passes

@@ -55,7 +55,7 @@ def test_defaults():
         "threads": None,
         "device": None,
         "lazy": "auto",
-        "gpu_kernels": None,
+        "gpu_kernels": "auto",
         "precision": "float32",
     }
     assert active_config().n_threads >= 1
@@ -143,9 +143,9 @@ def test_kernels_and_their_precision():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"gpu_kernels": "cuda"}, "gpu_kernels='cuda' must be 'triton' or None"),
+        ({"gpu_kernels": "cuda"}, "gpu_kernels='cuda' must be 'auto', 'triton' or None"),
         ({"gpu_kernels": "triton", "precision": "half"}, "precision='half' must be one of"),
-        ({"precision": "tf32"}, "set gpu_kernels='triton' too"),
+        ({"gpu_kernels": None, "precision": "tf32"}, "set gpu_kernels='auto' too"),
     ],
 )
 def test_settings_of_kernels_that_are_refused(settings, message):

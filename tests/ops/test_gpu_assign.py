@@ -110,7 +110,7 @@ def lloyd_of_labels(X, C, weights, shift, centers, rule):
 @every_precision
 def test_step_of_every_rule_and_precision(rule, precision):
     X, C, weights, _ = draw(45, 19, 20, rule)
-    if precision in ("float32", "screened"):  # sums depend on the labels, not on the precision
+    if precision == "float32":  # sums depend on the labels, not on the precision
         check_step(X, C, weights, None, rule, precision)
     else:
         check_labels(X, C, None, rule, precision)
@@ -122,7 +122,6 @@ def test_step_of_every_rule_and_precision(rule, precision):
 )
 def test_numbers_of_features(d, rule):
     X, C, weights, shift = draw(40, 5, d, rule, shifted=rule is EUCLIDEAN)
-    check_labels(X, C, shift, rule, "screened")
     check_step(X, C, weights, shift, rule, "float32")
 
 
@@ -130,14 +129,14 @@ def test_numbers_of_features(d, rule):
 @pytest.mark.parametrize("k", [1, 2, 50])
 def test_numbers_of_centers(rule, k):
     X, C, *_ = draw(20, k, 6, rule)
-    check_labels(X, C, None, rule, "screened")
+    check_labels(X, C, None, rule, "float32")
     check_labels(X, C, None, rule, "float16")
 
 
 def test_many_centers(monkeypatch):
     monkeypatch.setattr(gpu, "tiling_for", lambda *args: KernelTiling(64, 128, 64, 4, 2))
     X, C, *_ = draw(70, 1600, 108, DIRECTION)
-    check_labels(X, C, None, DIRECTION, "screened")
+    check_labels(X, C, None, DIRECTION, "float32")
 
 
 def test_sums_of_more_features_than_a_program_takes():
@@ -155,7 +154,7 @@ def test_ties_go_to_the_first_center(rule, precision):
         *tensors(X, C, None, np.ones(30), dtype=torch.float64), rule=rule
     )
     found = gpu.best_labels(*tensors(X, C, None), rule=rule, precision=precision)
-    if precision in ("float32", "screened"):
+    if precision == "float32":
         assert torch.equal(found, expected)
     else:  # any of the equal ones
         S, _ = compared(X, C, None, rule)
@@ -167,7 +166,7 @@ def test_ties_go_to_the_first_center(rule, precision):
 def test_half_precision_at_any_scale(rule, scale):
     X, C, *_ = draw(30, 20, 8, rule)
     X, C = X * np.float32(scale), C if rule.unit_centers else C * np.float32(scale)
-    for precision in ("float16", "screened"):
+    for precision in ("float16", "float32"):
         check_labels(X, C, None, rule, precision)
 
 
@@ -194,14 +193,14 @@ def test_screen_gives_labels_of_float32_where_half_precision_does_not(rule):
     S, size = compared(X, C, None, rule)
     found = {
         precision: gpu.best_labels(*tensors(X, C, None), rule=rule, precision=precision)
-        for precision in ("float16", "screened")
+        for precision in ("float16", "float32")
     }
     lost = {
         name: S.max(axis=1) - S[np.arange(200), labels.cpu().numpy() % 30]
         for name, labels in found.items()
     }
-    assert (lost["screened"] <= (12 + 8) * 2.0**-22 * size).all()
-    assert lost["float16"].max() > 4 * lost["screened"].max()
+    assert (lost["float32"] <= (12 + 8) * 2.0**-22 * size).all()
+    assert lost["float16"].max() > 4 * lost["float32"].max()
 
 
 @every_rule
@@ -213,7 +212,7 @@ def test_fit_and_losses(rule):
     assert torch.equal(labels, expected_labels)
     for value, reference in zip(total, expected, strict=True):
         torch.testing.assert_close(value, reference, rtol=1e-5, atol=1e-5)
-    found = gpu.row_losses(*tensors(X, C, shift), rule=rule, precision="screened")
+    found = gpu.row_losses(*tensors(X, C, shift), rule=rule, precision="float32")
     torch.testing.assert_close(
         found.double(), row_losses(*wide[:3], rule=rule), rtol=1e-4, atol=1e-5
     )
@@ -258,14 +257,15 @@ def test_chunks_hold_all_features_and_little_else(d):
     assert all(w & (w - 1) == 0 and w >= 16 for w in widths)
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("precision", ["screened", *PRECISIONS])
 @pytest.mark.parametrize("d", [50, 108, 256, 1000])
 def test_smaller_tiles_for_gpus_with_less_shared_memory(precision, d):
     tiling, wide = KernelTiling(64, 64, 32, 4, 2), sum(chunk_widths(d) or (32,))
-    for limit in (227 * 1024, 99 * 1024, 48 * 1024):
+    for limit in (227 * 1024, 99 * 1024):
         rows, centers, *_ = smaller(tiling, precision, d, limit)
-        n_bytes = 2 if precision in ("bfloat16", "float16", "screened") else 4
-        assert (rows + 2 * centers) * wide * n_bytes <= limit
+        n_bytes = 4 if precision in ("float32", "tf32") else 2
+        thrice = precision == "float32"
+        assert ((1 + thrice) * rows + (2 + thrice) * centers) * wide * n_bytes <= limit
         assert min(rows, centers) >= 16
     assert smaller(tiling, precision, d, 2**30) == tiling
 
@@ -277,7 +277,7 @@ def test_more_features_than_a_tile_holds():
 def as_if_on_a_gpu(monkeypatch):
     """Let the kernels run on tensors of the CPU, where host arrays go under ``device="cpu"``."""
     monkeypatch.setattr("clusterica.arrays._twins.why_no_kernels", lambda like: None)
-    return config_context(device=DEVICE, gpu_kernels="triton", precision="screened")
+    return config_context(device=DEVICE, gpu_kernels="triton", precision="float32")
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ class Config:
     threads: int | None = None
     device: str | None = None
     lazy: bool | str = "auto"
-    gpu_kernels: str | None = None
+    gpu_kernels: str | None = "auto"
     precision: str = "float32"
     memory_is_set: bool = False
     """Whether the user chose the budget; a GPU gets a larger one otherwise."""
@@ -51,7 +51,7 @@ class Config:
         return self.threads or count_threads()
 
 
-PRECISIONS = ("float32", "tf32", "bfloat16", "float16", "screened")
+PRECISIONS = ("float32", "tf32", "bfloat16", "float16")
 _default = Config()
 _KEEP: Any = object()  # stands for a setting that is not given, since None is a value
 # A context variable, and not a global: each thread and each task of asyncio has its own.
@@ -138,16 +138,16 @@ def config_context(
         "auto", the default, does so for files and iterables of blocks whose result is larger than
         ``memory``; True for all NumPy arrays, files and blocks; False for none. Tensors always give
         tensors, and Dask arrays lazy Dask arrays.
-    gpu_kernels : "triton" or None
-        "triton" runs K-means, the encoding of images and the likelihood of ClusterICA on CUDA devices by
-        fused kernels, which give the same bits in every run. None, the default, uses plain tensor operations.
-        Experimental: the kernels are tested for their results, their speed is not measured yet. float64
-        rows, GPUs of a compute capability below 8.0 and those of other makers than NVIDIA keep the plain
-        operations; :func:`describe_kernels` says which are used.
-    precision : {"float32", "tf32", "bfloat16", "float16", "screened"}
-        Precision of the products of fused kernels, "float32" at first. Under "screened", products of float16
-        with a proven bound on their error rule out most centres of K-means, and float32 decides: labels
-        are those of float32; images are then encoded in float32. Needs ``gpu_kernels``.
+    gpu_kernels : {"auto", "triton"} or None
+        Whether K-means, the encoding of images and the likelihood of ClusterICA run on CUDA devices by
+        fused kernels. "auto", the default, takes them where Triton is installed, "triton" is an error where
+        it is not, and None takes plain tensor operations. float64 rows, GPUs of a compute capability
+        below 8.0 and those of other makers than NVIDIA keep the plain operations;
+        :func:`describe_kernels` says which are used.
+    precision : {"float32", "tf32", "bfloat16", "float16"}
+        Precision of the products of fused kernels. "float32", the default, gives the results of float32:
+        of K-means products of float16 with a proven bound on their error rule out most centres, and float32
+        decides. The others are faster, and round rows and centres to fewer digits.
 
     Examples
     --------
@@ -184,13 +184,13 @@ def _changed(config: Config, **settings: Any) -> Config:
     if not (isinstance(lazy, bool) or lazy == "auto"):
         raise ValueError(f"lazy={lazy!r} must be 'auto', True or False")
     changed = replace(config, **settings)
-    if changed.gpu_kernels not in (None, "triton"):
-        raise ValueError(f"gpu_kernels={changed.gpu_kernels!r} must be 'triton' or None")
+    if changed.gpu_kernels not in (None, "auto", "triton"):
+        raise ValueError(f"gpu_kernels={changed.gpu_kernels!r} must be 'auto', 'triton' or None")
     if changed.precision not in PRECISIONS:
         raise ValueError(f"precision={changed.precision!r} must be one of {PRECISIONS}")
     if changed.precision != "float32" and changed.gpu_kernels is None:
         raise ValueError(
-            f"precision={changed.precision!r} is one of the fused kernels; set gpu_kernels='triton' too"
+            f"precision={changed.precision!r} is one of the fused kernels; set gpu_kernels='auto' too"
         )
     return changed
 

@@ -7,7 +7,7 @@ since ops themselves read no configuration.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from importlib.util import find_spec
 from typing import Any, TypeVar
 
@@ -60,14 +60,19 @@ def _twin(fn: Any) -> Any:
 def why_no_kernels(like: Any) -> str | None:
     """Return why arrays like this one are computed by plain operations; None if by kernels.
 
-    Raises ImportError where kernels were asked for and Triton is missing.
+    Raises ImportError where kernels were asked for by name and Triton is missing.
     """
-    if active_config().gpu_kernels is None:
+    asked = active_config().gpu_kernels
+    if asked is None:
         return "gpu_kernels is None"
     if not is_cuda_tensor(like):
         return "the data is not on a CUDA device"
-    if find_spec("triton") is None:
-        raise ImportError("gpu_kernels='triton' needs Triton; install it with: pip install triton")
+    if not _has_triton():
+        if asked == "triton":
+            raise ImportError(
+                "gpu_kernels='triton' needs Triton; install it with: pip install triton"
+            )
+        return "Triton is not installed (pip install triton)"
     import torch
 
     if torch.version.hip is not None:  # those of AMD are "cuda" devices of torch, too
@@ -77,6 +82,12 @@ def why_no_kernels(like: Any) -> str | None:
         name, needed = torch.cuda.get_device_name(like.device), ".".join(map(str, LEAST_CAPABILITY))
         return f"{name} has compute capability {capability[0]}.{capability[1]}, and kernels need {needed}"
     return None
+
+
+@cache
+def _has_triton() -> bool:
+    # Asked at every walk, and slow: it looks through the folders of packages.
+    return find_spec("triton") is not None
 
 
 def describe_kernels(X: Any) -> str:
@@ -97,7 +108,7 @@ def describe_kernels(X: Any) -> str:
     >>> import numpy as np
     >>> import clusterica
     >>> clusterica.describe_kernels(np.zeros((2, 3)))
-    'plain array operations: gpu_kernels is None'
+    'plain array operations: the data is not on a CUDA device'
     """
     # Where they are worked on: host arrays on the device of the configuration, if it names one.
     why = why_no_kernels(Place.of_work(Place(X)).like)

@@ -3,14 +3,14 @@
 `precision` is that of the products that choose the labels:
 
 =============  ==================================================================================
-"float32"      three products of TF32, which matrix units multiply with the digits of float32
+"float32"      a screen of float16 rules out most centres, and float32 decides
 "tf32"         matrix units of float32, with 10 bits of the mantissa
 "bfloat16"     halves with 7 bits; rows and centres are rounded as they are read
 "float16"      halves with 10 bits, each row and all centres divided by a power of two
-"screened"     float16 rules out most centres, and float32 decides: the labels of float32
 =============  ==================================================================================
 
-Of equal scores the lowest index wins under "float32" and "screened", and any of them under the others.
+float32 decides by three products of TF32, which matrix units multiply with its digits. Of equal scores the
+lowest index wins under "float32", and any of them under the others.
 
 Scores, gains, sums and losses are of float32 numbers under all of them, added up in float64.
 """
@@ -26,7 +26,7 @@ from clusterica.arrays import Array, Row, working_memory
 from clusterica.ops import assign as reference
 from clusterica.ops.assign import FitSums
 from clusterica.ops.gpu import nearest, sums
-from clusterica.ops.gpu.tiling import KernelTiling, chunk_widths, tiling_for
+from clusterica.ops.gpu.tiling import DOT, KernelTiling, chunk_widths, tiling_for
 from clusterica.ops.rules import Assignment, LloydSums, Rule
 
 # Rows of a piece of a cluster. Fewer make more programs and more partial sums: with 512 of them, 400,000 rows
@@ -116,10 +116,11 @@ def _labels(
 ) -> tuple[Array, RoundedCenters]:
     """Return the index of the best free centre of every row, int32, and the centres as they were compared."""
     n, d = X.shape
+    is_screen = precision == "float32"
+    precision = "screened" if is_screen else precision
     tiling = tiling_for(X.device, precision, d)
     centers = round_centers(C, rule, precision, tiling)
     labels = torch.empty(n, dtype=torch.int32, device=X.device)
-    is_screen = precision == "screened"
     # Rows that a screen leaves open, and how many there are; the host need not know.
     index = torch.empty(n if is_screen else 1, dtype=torch.int32, device=X.device)
     n_open = torch.zeros(1, dtype=torch.int32, device=X.device)
@@ -146,13 +147,13 @@ def launch_nearest(
 ) -> None:
     """Fill the labels of all rows, or of those listed: the first `n_open` of the index.
 
-    A screen lists the rows that it leaves open.
+    "screened" lists the rows that it leaves open, for "float32", which here has no screen.
     """
     (n, d), k = X.shape, centers.C.shape[0]
     settings: dict[str, Any] = {
         "BM": tiling.rows,
         "BN": tiling.centers,
-        "DOT": {"tf32": "tf32", "float32": "tf32x3"}.get(precision, "ieee"),
+        "DOT": DOT.get(precision, "ieee"),
         "PACKED": precision != "float32",
         "HALF": precision in _HALVES,
         "SCREEN": precision == "screened",

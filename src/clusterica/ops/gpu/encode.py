@@ -16,7 +16,7 @@ import triton
 from clusterica.arrays import Array
 from clusterica.ops.cpu.encode import Code, Filters
 from clusterica.ops.gpu import pooling as kernels
-from clusterica.ops.gpu.tiling import CHUNK, chunk_widths, tiling_of_codes
+from clusterica.ops.gpu.tiling import CHUNK, DOT, chunk_widths, tiling_of_codes
 from clusterica.ops.patch import Cell, CellPooling, make_tiling
 
 CODES = {
@@ -43,7 +43,7 @@ class Prepared(NamedTuple):
 
 
 def prepare(filters: Filters, device: Any, precision: str) -> Prepared:
-    """Bring filters to a device; a screen is for K-means, and codes are of float32 there."""
+    """Bring filters to a device."""
 
     def put(values: np.ndarray) -> Array:
         return torch.asarray(np.asarray(values, np.float32), device=device)
@@ -91,7 +91,7 @@ def pooled_codes(
     tiles = tiling_of_codes(images.device, filters.precision, filters.words.shape[1])
     settings: dict[str, Any] = {
         "BM": tiles.rows, "BN": tiles.centers, "num_warps": tiles.warps, "num_stages": tiles.stages,
-        "DOT": "tf32" if filters.precision == "tf32" else "ieee",
+        "DOT": DOT.get(filters.precision, "ieee"),
     }  # fmt: skip
     wide, means = filters.words.shape[1], energies
     widths = (*(chunk_widths(wide) or (CHUNK, -1)), 0, 0, 0)[:4]

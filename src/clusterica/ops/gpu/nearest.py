@@ -94,14 +94,14 @@ def _keep_best(
         s = bits.to(tl.float32, bitcast=True)
     if not EVEN:
         s = tl.where((start + column < n_centers)[None, :], s, float("-inf"))
-    if not PACKED:
-        better = s > best
-        return tl.where(better, s, best), tl.where(better, start // BN, tile), second
-    top = tl.max(s, axis=1)
-    if SCREEN:
-        runner_up = tl.max(tl.where(s == top[:, None], float("-inf"), s), axis=1)
-        second = tl.maximum(second, tl.maximum(runner_up, tl.minimum(top, best)))
-    better = _whole(top, BN) > _whole(best, BN)
+    if PACKED:
+        top = tl.max(s, axis=1)
+        if SCREEN:
+            runner_up = tl.max(tl.where(s == top[:, None], float("-inf"), s), axis=1)
+            second = tl.maximum(second, tl.maximum(runner_up, tl.minimum(top, best)))
+        better = _whole(top, BN) > _whole(best, BN)
+    else:
+        top, better = s, s > best
     return tl.where(better, top, best), tl.where(better, start // BN, tile), second
 
 
