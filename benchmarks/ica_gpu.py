@@ -23,8 +23,7 @@ from clusterica.metrics import amari_distance
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "plain": {"gpu_kernels": None},
-    "float32": {},
-    "tf32": {"precision": "tf32"},
+    "fused": {},
 }
 
 

@@ -8,9 +8,10 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 from clusterica import config_context, describe_kernels
-from clusterica.arrays import _stream
+from clusterica.arrays import _replay, _stream
 from clusterica.cluster import CosineKMeans, GainShapeKMeans, KMeans, SphericalKMeans
 from clusterica.images import ImageFeatures
 from clusterica.linear import LinearSVC
@@ -82,6 +83,24 @@ def test_labels_are_those_of_plain_operations(estimator):
     assert float((labels != exact).float().mean()) < 1e-4
 
 
+@every_estimator
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_steps_that_are_replayed_give_the_same_bits(estimator, precision, monkeypatch):
+    X, model = draw(), clone(estimator).set_params(max_iter=7, tol=0)
+    record, recorded = _replay.Replayed._record, []
+    monkeypatch.setattr(
+        _replay.Replayed, "_record", lambda *args: (recorded.append(1), record(*args))
+    )
+    with kernels(precision):
+        replayed = model.fit(X).cluster_centers_.clone()
+        assert len(recorded) == 1
+        history = model.objective_history_
+        monkeypatch.setattr(_replay, "_PLAIN_CALLS", 100)
+        assert torch.equal(model.fit(X).cluster_centers_, replayed)
+    assert model.objective_history_ == history
+
+
+@pytest.mark.filterwarnings("ignore:.* clusters are empty")  # TF32 mixes up near centres
 @pytest.mark.parametrize("d", [1, 3, 50, 108, 192, 257, 1030])
 @pytest.mark.parametrize("k", [1, 2, 100, 1600])
 def test_shapes(d, k):

@@ -34,6 +34,7 @@ def small_tiles(monkeypatch):
     """Small tiles and pieces, so that small arrays have several of each."""
     monkeypatch.setattr(gpu, "tiling_for", lambda *args: KernelTiling(32, 16, 16, 4, 2))
     monkeypatch.setattr(gpu, "PIECE", 32)
+    monkeypatch.setattr(gpu, "SCREENED_CENTERS", 5)
 
 
 def tensors(*arrays, dtype=torch.float32):

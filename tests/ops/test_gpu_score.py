@@ -36,7 +36,7 @@ def test_sums_are_those_of_float64(n, d, m, precision):
     arrays = [torch.asarray(a, device=DEVICE) for a in (X, B, X.mean(axis=0))]
     expected = reference.score_sums.__wrapped__(*(a.double() for a in arrays))
     found, again = (gpu.score_sums(*arrays, precision=precision) for _ in range(2))
-    rounding = 2e-3 if precision == "tf32" else 2e-5
+    rounding = 2e-5
     for name, value, same, right in zip(expected._fields, found, again, expected, strict=True):
         assert torch.equal(value, same), name
         scale = rounding * max(1.0, float(right.abs().max()))

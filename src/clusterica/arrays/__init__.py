@@ -9,16 +9,17 @@ from clusterica.arrays._place import (
     config_context,
     device_of,
     get_config,
-    host_numbers,
     is_cpu_tensor,
     is_host_array,
     namespace_of,
     on_torch_device,
     set_config,
+    side_by_side,
     to_host,
     to_like,
     working_dtype,
 )
+from clusterica.arrays._replay import Replayed
 from clusterica.arrays._rows import (
     IterableRows,
     Rows,
@@ -72,6 +73,7 @@ __all__ = [
     # Arrays and where they are
     "Array",
     "Place",
+    "Replayed",
     "device_of",
     "is_cpu_tensor",
     "is_host_array",
@@ -101,6 +103,7 @@ __all__ = [
     "pieces",
     "row_bytes_of",
     "shuffled_batches",
+    "side_by_side",
     "states",
     "stop_if_given_up",
     "sum_parts",
@@ -140,7 +143,6 @@ __all__ = [
     "config_context",
     "describe_kernels",
     "get_config",
-    "host_numbers",
     "set_config",
     "why_no_kernels",
 ]

@@ -288,14 +288,12 @@ def to_host(X: Array) -> Any:
     return np.asarray(array_api_compat.to_device(X, home))
 
 
-def host_numbers(*values: Array) -> list[float]:
-    """Return arrays of one number each as numbers, in one transfer from a device."""
-    first = values[0]
-    if is_host_array(first) or np.isscalar(first):
-        return [float(value) for value in values]
-    xp = namespace_of(first)
-    joined = xp.stack([xp.astype(value, xp.float64, copy=False) for value in values])
-    return [float(value) for value in to_host(joined)]
+def side_by_side(*values: Array) -> Array:
+    """Return arrays of one number each as one array of float64, so that one transfer brings them home."""
+    if is_host_array(values[0]) or np.isscalar(values[0]):
+        return np.array([float(value) for value in values])
+    xp = namespace_of(values[0])
+    return xp.stack([xp.astype(value, xp.float64, copy=False) for value in values])
 
 
 def to_like(values: Array, reference: Array) -> Array:

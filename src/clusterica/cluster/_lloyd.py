@@ -12,13 +12,16 @@ import scipy.sparse as sp
 
 from clusterica.arrays import (
     Array,
+    Replayed,
     Rows,
-    host_numbers,
+    device_of,
     map_reduce,
     map_rows_reduce,
     namespace_of,
     shuffled_batches,
+    side_by_side,
     to_host,
+    why_no_kernels,
 )
 from clusterica.cluster._init import SAMPLE, draw_rows, more_centers
 from clusterica.ops.assign import center_sums, energy, fit_sums
@@ -104,19 +107,36 @@ class Lloyd:
 
     def step(self, old: Centers) -> Step:
         """Renew the centres from all rows at once."""
-        total = self.sums(self.rows, self.weights, old.C)
-        # A pass over all rows forgets what earlier passes have put into the centres; batches do not.
-        mass = namespace_of(old.mass).full_like(old.mass, self.rule.damping)
-        new = self.rule.renew(total, old._replace(mass=mass), massless=self.rule.damping == 0)
-        counts = center_counts(new)
+        *parts, numbers = self._full_step(self.rows.place.put(old.C))
+        new = Centers(*parts)
         # One transfer from a device: each waits for all work there.
-        numbers = host_numbers(*_move(old, new), total.gain, namespace_of(counts).min(counts))
-        moved, size, gain, fewest = numbers
+        moved, size, gain, fewest = to_host(numbers).tolist()
         if self.refill and fewest == 0:
-            empty = np.flatnonzero(to_host(counts) == 0)
+            empty = np.flatnonzero(to_host(center_counts(new)) == 0)
             new, _ = self._refilled(new, empty, self.rows, self.weights)
-            moved, size = host_numbers(*_move(old, new))
+            moved, size = to_host(side_by_side(*_move(old.C, new.C))).tolist()
         return self._finished_step(new, gain, moved, size)
+
+    @cached_property
+    def _full_step(self) -> Callable[[Array], tuple[Array, ...]]:
+        """The numbers of a full step; on a device they are recorded and replayed where that is possible."""
+
+        def full_step(C: Array) -> tuple[Array, ...]:
+            total = self.sums(self.rows, self.weights, C)
+            # A pass over all rows forgets what earlier passes have put into the centres; batches do not.
+            xp, damping = namespace_of(C), self.rule.damping
+            mass = xp.full((C.shape[0],), damping, dtype=xp.float64, device=device_of(C))
+            new = self.rule.renew(total, Centers(C, mass, mass), massless=damping == 0)
+            counts = center_counts(new)
+            fewest = xp.min(counts)
+            return *new, side_by_side(*_move(C, new.C), total.gain, fewest)
+
+        rows = self.rows
+        on_device = not (rows.place.on_host or rows.sent or rows.engine is not None)
+        # Kernels give the same sums in one pass, without a look at the rows by the host.
+        fused = on_device and rows.dtype == np.float32 and why_no_kernels(rows.place.like) is None
+        one_weight = self.weights.strides == (0,)
+        return Replayed(full_step) if fused and one_weight and self.rule.replayable else full_step
 
     def batch_step(self, old: Centers, *, batch_size: int) -> Step:
         """Renew the centres after every batch, over all rows once."""
@@ -129,12 +149,13 @@ class Lloyd:
             new = self.revive(new, batch, weights, most_idle=self.rows.n_rows)
             gain += float(total.gain)
             seen = seen + total.counts  # of the whole pass, while `new` has those of a batch
-        return self._finished_step(new._replace(counts=seen), gain, *host_numbers(*_move(old, new)))
+        move = to_host(side_by_side(*_move(old.C, new.C))).tolist()
+        return self._finished_step(new._replace(counts=seen), gain, *move)
 
     def sums(self, rows: Rows, weights: np.ndarray, C: Array) -> LloydSums:
         """Return the sums of one assignment of these rows."""
         fn = partial(center_sums, rule=self.rule)
-        total: LloydSums = map_reduce(fn, rows, C, self.shift, aligned=(weights,))
+        total: LloydSums = map_reduce(fn, rows, C, self._shift_there, aligned=(weights,))
         return total
 
     def finish(self, C: Array) -> Final:
@@ -157,6 +178,11 @@ class Lloyd:
             return gain / self._weight
         # Rounding may leave a tiny negative number where every row is a centre.
         return max(0.0, self._whole - gain)
+
+    @cached_property
+    def _shift_there(self) -> Array | None:
+        """The shift where the rows are worked on."""
+        return None if self.shift is None else self.rows.place.put(self.shift)
 
     @cached_property
     def _weight(self) -> float:
@@ -234,10 +260,10 @@ class Lloyd:
         return Centers(self.rows.place.put(C), self.rows.place.put(mass), centers.counts), moved
 
 
-def _move(old: Centers, new: Centers) -> tuple[Array, Array]:
+def _move(old: Array, new: Array) -> tuple[Array, Array]:
     """Return the squared length of the move of all centres, and that of the new ones."""
-    xp = namespace_of(new.C)
-    return xp.sum((new.C - old.C) ** 2), xp.sum(new.C**2)
+    xp = namespace_of(new)
+    return xp.sum((new - old) ** 2), xp.sum(new**2)
 
 
 def useful_shift(points: Array, rows: Rows) -> np.ndarray | None:

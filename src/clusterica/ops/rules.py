@@ -103,6 +103,11 @@ class Rule(ABC):
         """Whether a centre that received nothing has to be moved to a row."""
         return True
 
+    @property
+    def replayable(self) -> bool:
+        """Whether `renew` never waits for a device, so that a step can be recorded there."""
+        return True
+
     @abstractmethod
     def gains(self, scores: Array, inverse_length: Array | float | None) -> Array:
         """Return what each row adds to the objective; the lengths are used if `unit_rows`."""
@@ -239,6 +244,11 @@ class Axis(Rule):
     def can_be_empty(self) -> bool:
         """Whether a centre that received nothing has to be moved to a row: not under the constraint."""
         # The polar factor gives every orthogonal centre a direction of its own, rows or none.
+        return not self.orthogonal
+
+    @property
+    def replayable(self) -> bool:
+        """Whether centres are free: a polar factor waits for the device."""
         return not self.orthogonal
 
     def gains(self, scores: Array, inverse_length: Array | float | None) -> Array:

@@ -33,6 +33,9 @@ from clusterica.ops.rules import Assignment, LloydSums, Rule
 # in 1,600 clusters make at most 2,381 partial sums, 18 for each multiprocessor of an H200. Not measured yet.
 PIECE = 512
 
+# Centres from which a screen pays. Below, its look at every row takes longer than the products that it saves.
+SCREENED_CENTERS = 1024
+
 _HALVES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "screened": torch.float16}
 
 
@@ -116,7 +119,7 @@ def _labels(
 ) -> tuple[Array, RoundedCenters]:
     """Return the index of the best free centre of every row, int32, and the centres as they were compared."""
     n, d = X.shape
-    is_screen = precision == "float32"
+    is_screen = precision == "float32" and C.shape[0] >= SCREENED_CENTERS
     precision = "screened" if is_screen else precision
     tiling = tiling_for(X.device, precision, d)
     centers = round_centers(C, rule, precision, tiling)
