@@ -19,8 +19,8 @@ from clusterica.dictionaries import (
 from clusterica.encoders import ENCODER_NAMES, make_encoder
 from clusterica.ica import ClusterICA, KernelICA, KurtosisPursuit
 from clusterica.images import ImageFeatures
-from clusterica.linear import LinearSVC, RidgeClassifier
-from clusterica.preprocessing import KernelWhitener
+from clusterica.linear import KernelRidgeClassifier, LinearSVC, RidgeClassifier
+from clusterica.preprocessing import KernelWhitener, Whitener
 from clusterica.rica import RICA, DiscriminativeRICA
 
 torch = pytest.importorskip("torch")
@@ -146,6 +146,25 @@ def test_linear_classifiers(classifier, n):
     np.testing.assert_allclose(found.objective_, objective, rtol=2e-6)
     if n == 50:
         np.testing.assert_allclose(to_host(found.decision_function(tensor)), expected, atol=2e-2)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "learned"),
+    [
+        (ClusterICA(random_state=0), "components_"),
+        (RICA(9, max_iter=10, random_state=0), "components_"),
+        (Whitener(), "whitening_"),
+        (LinearSVC(C="auto", random_state=0), "coef_"),
+        (KernelRidgeClassifier("rbf"), "dual_coef_"),
+    ],
+    ids=lambda value: type(value).__name__ if not isinstance(value, str) else value,
+)
+@pytest.mark.filterwarnings("ignore:.*did not converge")
+def test_two_fits_have_the_same_bits(estimator, learned):
+    rows = torch.asarray(DIGITS.data, dtype=torch.float32, device="cuda")
+    rows = rows + torch.rand(rows.shape, device="cuda")  # no constant pixels
+    first, second = (getattr(estimator.fit(rows, DIGITS.target), learned) for _ in range(2))
+    np.testing.assert_array_equal(to_host(first), to_host(second))
 
 
 @pytest.mark.parametrize("encoder", ["soft-threshold", "triangle", "hard"])
