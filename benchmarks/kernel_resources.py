@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import math
 import re
 import subprocess
 import tempfile
@@ -67,6 +68,7 @@ def compile_nearest(d: int, precision: str, tiling: KernelTiling, **flags: Any) 
     signature |= {"index": "*i32", "n_open": "*i32", "labels": "*i32"}
     signature |= dict.fromkeys(("n", "d", "stride", "c_stride", "n_centers"), "i32")
     constants = {
+        "VEC": math.gcd(4, d),
         "BM": tiling.rows,
         "BN": tiling.centers,
         "DOT": DOT.get(precision, "ieee"),

@@ -143,7 +143,7 @@ def test_linear_classifiers(classifier, n):
     objective = classifier.objective_
     found = classifier.fit(tensor, y)
     # Where classes can be told apart in many ways, decisions differ by more than the objective does.
-    np.testing.assert_allclose(found.objective_, objective, rtol=2e-6)
+    np.testing.assert_allclose(found.objective_, objective, rtol=1e-4)
     if n == 50:
         np.testing.assert_allclose(to_host(found.decision_function(tensor)), expected, atol=2e-2)
 

@@ -17,6 +17,7 @@ Scores, gains, sums and losses are of float32 numbers under all of them, added u
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import torch
@@ -174,9 +175,11 @@ def launch_nearest(
     else:
         named = {f"W{i}": w for i, w in enumerate((*widths, 0, 0, 0)[:4])}
         kernel, settings = nearest.nearest_held, settings | named
+    at_once = _loaded_at_once(X)
     kernel[(triton.cdiv(n, tiling.rows),)](
         X, centers.words, centers.word_bias, X if shift is None else shift, centers.bounds, index,
-        n_open, labels, n, d, X.stride(0), centers.words.stride(0), k, **settings,
+        n_open, labels, n, d // at_once, X.stride(0) // at_once, centers.words.stride(0), k,
+        VEC=at_once, **settings,
     )  # fmt: skip
 
 
@@ -207,12 +210,21 @@ def _scored(
     """Return labels and scores of rows from their free centres: a negative score may change the label."""
     (n, d), C = X.shape, centers.C
     labels, scores = free.clone(), torch.empty(n, dtype=torch.float32, device=X.device)
-    tile, width = 16, min(triton.next_power_of_2(d), 256)
+    tile, width, at_once = 16, min(triton.next_power_of_2(d), 256), _loaded_at_once(X)
     sums.row_scores[(triton.cdiv(n, tile),)](
-        X, C, centers.bias, C if shift is None else shift, labels, scores, n, d, X.stride(0), C.shape[0],
-        BM=tile, WIDTH=width, SHIFTED=shift is not None, BOTH_SIGNS=rule.both_signs,
+        X, C, centers.bias, C if shift is None else shift, labels, scores, n, d // at_once,
+        X.stride(0) // at_once, C.shape[0], VEC=at_once, BM=tile, WIDTH=width,
+        SHIFTED=shift is not None, BOTH_SIGNS=rule.both_signs,
     )  # fmt: skip
     return Assignment(labels, scores)
+
+
+def _loaded_at_once(X: Array) -> int:
+    """Return how many numbers of a row a thread can load at once: rows begin at multiples of so many.
+
+    The kernels get numbers of features and strides divided by it, so that the compiler sees the multiples.
+    """
+    return math.gcd(4, X.shape[1], X.stride(0))
 
 
 def _sums(
@@ -241,12 +253,15 @@ def _sums(
     partial, counted = torch.empty((n_pieces, d), **wide), torch.empty((n_pieces, 2), **wide)
     gains = torch.zeros(n_pieces, **wide)
     width = min(triton.next_power_of_2(d), 1024)
-    chunks = triton.cdiv(d, width)
+    chunks, at_once = triton.cdiv(d, width), _loaded_at_once(X)
+    # By the compiler, three programs or more share a multiprocessor, and none spills registers.
+    tile, warps = (min(32, 2048 // width), 4) if width <= 128 else (4096 // width, 8)
     weights = weights.to(torch.float32)
     sums.piece_sums[(n_pieces, chunks)](
         X, C, centers.bias, C if shift is None else shift, weights, order,
-        offsets, first_pieces, clusters, partial, counted, gains, d, X.stride(0), weights.stride(0), k,
-        PIECE=PIECE, BM=min(64, 4096 // width), WIDTH=width, CODE=rule.code,
+        offsets, first_pieces, clusters, partial, counted, gains, d // at_once,
+        X.stride(0) // at_once, weights.stride(0), k,
+        PIECE=PIECE, VEC=at_once, BM=tile, WIDTH=width, num_warps=warps, CODE=rule.code,
         SHIFTED=shift is not None, ONE_CHUNK=chunks == 1,
     )  # fmt: skip
     total, counts = torch.empty((k, d), **wide), torch.empty(rule.n_labels(k), **wide)

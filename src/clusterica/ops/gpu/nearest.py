@@ -155,12 +155,13 @@ def _margin(energy, error, factor, bounds, d, BN: tl.constexpr):
 @triton.jit
 def nearest_held(
     X, C, bias, shift, bounds, index, n_open, labels, n, d, stride, c_stride, n_centers,
-    BM: tl.constexpr, BN: tl.constexpr, W0: tl.constexpr, W1: tl.constexpr, W2: tl.constexpr,
-    W3: tl.constexpr, DOT: tl.constexpr, PACKED: tl.constexpr, HALF: tl.constexpr,
-    SCREEN: tl.constexpr, SIGNLESS: tl.constexpr, BIASED: tl.constexpr, EVEN: tl.constexpr,
-    SHIFTED: tl.constexpr, INDEXED: tl.constexpr,
+    VEC: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, W0: tl.constexpr, W1: tl.constexpr,
+    W2: tl.constexpr, W3: tl.constexpr, DOT: tl.constexpr, PACKED: tl.constexpr,
+    HALF: tl.constexpr, SCREEN: tl.constexpr, SIGNLESS: tl.constexpr, BIASED: tl.constexpr,
+    EVEN: tl.constexpr, SHIFTED: tl.constexpr, INDEXED: tl.constexpr,
 ):  # fmt: skip
     """Labels of rows whose features are held while the centres pass by; W0 to W3 are the widths of chunks."""
+    d, stride = d * VEC, stride * VEC
     place = tl.program_id(0) * BM + tl.arange(0, BM)
     if INDEXED:
         n = tl.load(n_open)
@@ -224,11 +225,12 @@ def nearest_held(
 @triton.jit
 def nearest_looped(
     X, C, bias, shift, bounds, index, n_open, labels, n, d, stride, c_stride, n_centers,
-    BM: tl.constexpr, BN: tl.constexpr, WIDTH: tl.constexpr, DOT: tl.constexpr,
-    PACKED: tl.constexpr, HALF: tl.constexpr, SCREEN: tl.constexpr, SIGNLESS: tl.constexpr,
+    VEC: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, WIDTH: tl.constexpr,
+    DOT: tl.constexpr, PACKED: tl.constexpr, HALF: tl.constexpr, SCREEN: tl.constexpr, SIGNLESS: tl.constexpr,
     BIASED: tl.constexpr, EVEN: tl.constexpr, SHIFTED: tl.constexpr, INDEXED: tl.constexpr,
 ):  # fmt: skip
     """Labels of rows with any number of features, which are read again for each tile of centres."""
+    d, stride = d * VEC, stride * VEC
     place = tl.program_id(0) * BM + tl.arange(0, BM)
     if INDEXED:
         n = tl.load(n_open)

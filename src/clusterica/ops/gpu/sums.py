@@ -56,10 +56,11 @@ def _gain_and_share(score, energy, CODE: tl.constexpr):
 
 @triton.jit
 def row_scores(
-    X, C, bias, shift, labels, scores, n, d, stride, n_centers, BM: tl.constexpr,
+    X, C, bias, shift, labels, scores, n, d, stride, n_centers, VEC: tl.constexpr, BM: tl.constexpr,
     WIDTH: tl.constexpr, SHIFTED: tl.constexpr, BOTH_SIGNS: tl.constexpr,
 ):  # fmt: skip
     """Score of every row and its centre in float32; a negative one changes the label if -c has its own."""
+    d, stride = d * VEC, stride * VEC
     rows = (tl.program_id(0) * BM + tl.arange(0, BM)).to(tl.int64)
     inside = rows < n
     centers = tl.load(labels + rows, mask=inside, other=0).to(tl.int64)
@@ -73,10 +74,11 @@ def row_scores(
 @triton.jit
 def piece_sums(
     X, C, bias, shift, weights, order, offsets, first_pieces, clusters, sums, counts, gains, d,
-    stride, weight_stride, n_centers, PIECE: tl.constexpr, BM: tl.constexpr, WIDTH: tl.constexpr,
-    CODE: tl.constexpr, SHIFTED: tl.constexpr, ONE_CHUNK: tl.constexpr,
+    stride, weight_stride, n_centers, PIECE: tl.constexpr, VEC: tl.constexpr, BM: tl.constexpr,
+    WIDTH: tl.constexpr, CODE: tl.constexpr, SHIFTED: tl.constexpr, ONE_CHUNK: tl.constexpr,
 ):  # fmt: skip
     """Sums over one piece of a cluster, for one chunk of features; counts of either sign, and the gain."""
+    d, stride = d * VEC, stride * VEC
     p, chunk = tl.program_id(0), tl.program_id(1)
     j = tl.load(clusters + p)
     if j < n_centers:  # there are at most n / PIECE + n_centers pieces, often fewer
@@ -88,9 +90,9 @@ def piece_sums(
         # Each row of a tile has sums of its own, at most PIECE / BM numbers: lanes exchange them at the end.
         total = tl.zeros((BM, WIDTH), tl.float32)
         gain, above, below = (
-            tl.zeros((BM,), tl.float64),
-            tl.zeros((BM,), tl.float64),
-            tl.zeros((BM,), tl.float64),
+            tl.zeros((BM,), tl.float32),
+            tl.zeros((BM,), tl.float32),
+            tl.zeros((BM,), tl.float32),
         )
         for begin in tl.range(start, stop, BM):
             place = begin + tl.arange(0, BM)
@@ -115,9 +117,9 @@ def piece_sums(
             above += tl.where(negative, 0.0, w)
         tl.store(sums + p.to(tl.int64) * d + f, tl.sum(total.to(tl.float64), axis=0), mask=f < d)
         if chunk == 0:
-            tl.store(gains + p, tl.sum(gain))
-            tl.store(counts + 2 * p, tl.sum(above))
-            tl.store(counts + 2 * p + 1, tl.sum(below))
+            tl.store(gains + p, tl.sum(gain.to(tl.float64)))
+            tl.store(counts + 2 * p, tl.sum(above.to(tl.float64)))
+            tl.store(counts + 2 * p + 1, tl.sum(below.to(tl.float64)))
 
 
 @triton.jit

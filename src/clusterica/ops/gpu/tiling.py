@@ -46,14 +46,20 @@ def tiling_of_codes(device: Any, precision: str, n_features: int) -> KernelTilin
 
 def tiling_for(device: Any, precision: str, n_features: int) -> KernelTiling:
     """Return the sizes for the assignment: rows and centres of a tile."""
-    # Of 15 tilings the fastest, or within 5 % of it, on an H200 with 108 and 192 features. Tiles of float32
-    # are smaller, as scores and columns stay in registers.
+    # Of 15 tilings the fastest, or within 5 % of it, on an H200 with 108 and 192 features; others would spill
+    # registers. Tiles of float32 are smaller, as scores and tiles of all columns stay in registers.
+    half = precision not in ("float32", "tf32")
     if precision == "float32":
-        rows, centers = 64, 32
+        rows, centers, stages = 64, 32, 2
+    elif n_features > 192 or (n_features > 128 and precision == "screened"):
+        rows, centers, stages = 64, 64, 3
     else:
-        rows, centers = 128, 64 if precision == "tf32" or n_features > 128 else 128
+        rows, centers, stages = 128, 128 if half and n_features <= 128 else 64, 2
     return smaller(
-        KernelTiling(rows, centers, CHUNK, 4, 2), precision, n_features, _shared_memory(device)
+        KernelTiling(rows, centers, CHUNK, 4, stages),
+        precision,
+        n_features,
+        _shared_memory(device),
     )
 
 
