@@ -22,9 +22,11 @@ from clusterica.experiments._recognition import (
     rows_of,
     stl10,
 )
+from clusterica.experiments.coates_ng_2012._methods import recipe_row, take_numbers
 from clusterica.experiments.coates_ng_2012.params import GaussianFilters, _validation_split
 from clusterica.images import ImageFeatures
-from clusterica.linear import LinearSVC
+from clusterica.linear import KernelRidgeClassifier, LinearSVC
+from clusterica.networks import Committee, FeatureNetwork, ImageClassifier, Layer
 
 pytest.importorskip("matplotlib")
 
@@ -55,6 +57,29 @@ def reproduced(tmp_path_factory):
 
 
 # --- Tables ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("committee", [False, True])
+def test_images_by_number_have_the_features_of_the_images(committee):
+    """Features of all images are computed once, and classifiers of folds are the same as without that."""
+    digits = load_digits_images()
+    images, labels = digits.images[:400], digits.labels[:400]
+    network = FeatureNetwork([Layer(20, patch_size=3, n_patches=2000)])
+    tune = {"mirror": [True, False], "grid": [(2, 2), (3, 3)]}
+    classifier = KernelRidgeClassifier(random_state=0)
+    model = ImageClassifier([network], classifier, tune=tune, random_state=0)
+    model = (Committee([model], random_state=0) if committee else model).learn(images)
+    folds = [np.arange(200), np.arange(150, 350)]
+
+    def splits(images):
+        for fold in folds:
+            outside = np.setdiff1d(np.arange(400), fold)
+            known, rest = (Labeled(rows_of(images, i), labels[i]) for i in (fold, outside))
+            yield Split(known, rest, "a fold")
+
+    expected = recipe_row(model, splits(images))
+    take_numbers(model, images)
+    assert recipe_row(model, splits(np.arange(400))) == expected
 
 
 def rows_of_table(outcome):

@@ -183,7 +183,9 @@ def test_labels_that_features_have_seen_do_not_count(kind):
     images, labels = rng.normal(size=(300, 2, 2)), np.arange(300) % 3
     features = Peeking().fit(images, labels).transform(images)
     assert LinearSVC(C="auto").fit(features, labels).validation_scores_.max() == 1
-    assert inner_score(Peeking, Labeled(kind(images), labels)) < 0.5
+    found = Labeled(kind(images), labels)
+    assert inner_score(Peeking, found) < 0.5
+    assert inner_score(Peeking, found, n_scored=1) < 0.5
 
 
 def scored(accuracies):
@@ -281,6 +283,8 @@ def test_unmarked_bases_that_are_as_accurate_as_dead_ones():
 @pytest.mark.parametrize(("relearned", "words"), [(True, "learns filters"), (False, "too high")])
 def test_what_filters_saw_of_the_labels(relearned, words):
     assert words in labels_note(relearned)
+    assert ("for 1 of 3 parts" in labels_note(relearned, 1)) is relearned
+    assert "of 3 parts" not in labels_note(relearned)
     assert not FoldScores([], [], [], [], []).relearned  # of files that do not say
 
 

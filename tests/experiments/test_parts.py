@@ -75,6 +75,41 @@ def test_settings_of_one_row(table, tmp_path):
         run("T2-more", output=tmp_path)
 
 
+def test_parts_of_an_earlier_call_may_be_needed_by_the_end(table, tmp_path):
+    """Pupils are computed as soon as their teacher is there; the table is made when all rows are."""
+
+    @experiment("T3-taught", title="t", paper="p", claim="c", draws=False, options=("rows",))
+    def taught(ctx):
+        teachers = {"teacher": lambda: 1, "other": lambda: 2}
+        found = ctx.parts({}, teachers, optional=["other"])
+        found |= ctx.parts({}, {"pupil": lambda: found["teacher"] + 2}, needed=["other"])
+        return Result(columns=(), rows=(), values=found, settings={})
+
+    with pytest.raises(IncompleteError, match=r"Missing: other; pupil\."):
+        run("T3-taught", output=tmp_path, rows=("teacher",))
+    with pytest.raises(IncompleteError, match=r"1 of 2 parts are done. Missing: other\."):
+        run("T3-taught", output=tmp_path, rows=("pupil",))
+    outcome = run("T3-taught", output=tmp_path)
+    assert outcome.parts == {"teacher": 1, "other": 2, "pupil": 3}
+
+
+def test_chosen_rows_do_not_need_what_draws_them(table, tmp_path, monkeypatch):
+    def missing(what):
+        raise ImportError(f"{what} needs matplotlib")
+
+    @experiment("T4-drawn", title="t", paper="p", claim="c", options=("rows",))
+    def drawn(ctx):
+        found = ctx.parts({}, {"a": lambda: 1, "b": lambda: 2})
+        return Result(columns=(), rows=(), values=found, settings={})
+
+    monkeypatch.setattr("clusterica.experiments._runner.check_matplotlib", missing)
+    with pytest.raises(IncompleteError):
+        run("T4-drawn", output=tmp_path, rows=("a",))
+    assert (tmp_path / "T4-drawn-parts" / "a.json").exists()
+    with pytest.raises(ImportError, match="T4-drawn needs matplotlib"):
+        run("T4-drawn", output=tmp_path)
+
+
 def test_optional_rows_are_left_out_until_they_are_requested(table, tmp_path):
     computed, settings = table
     settings["optional"] = ["c"]

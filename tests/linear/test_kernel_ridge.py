@@ -215,3 +215,29 @@ def test_bad_blocks(data, features, message):
     X, y = data
     with pytest.raises(ValueError, match=message):
         KernelRidgeClassifier(features=features).fit(X, y)
+
+
+@pytest.mark.parametrize("n_landmarks", [None, 70])
+def test_values_are_compared_on_some_rows_and_the_solution_has_all(data, monkeypatch, n_landmarks):
+    X, y = data
+    monkeypatch.setattr("clusterica.linear._gram.SEARCH_ROWS", 60)
+    model = KernelRidgeClassifier(n_landmarks=n_landmarks, random_state=0).fit(X, y)
+    assert len(model.search_["alpha"]) > 3
+    given = {"alpha": model.alpha_, "gamma": model.gamma_}
+    other = KernelRidgeClassifier(n_landmarks=n_landmarks, random_state=0, **given).fit(X, y)
+    np.testing.assert_allclose(model.decision_function(X), other.decision_function(X), atol=1e-9)
+    assert model.validation_accuracy_ == other.validation_accuracy_
+
+
+def test_matrices_are_worked_on_in_pieces(data, monkeypatch):
+    """The triangle of the Gram matrix, the kernel, and the diagonal of its inverse."""
+    torch = pytest.importorskip("torch")
+    X, y = data
+    expected = KernelRidgeClassifier(alpha=0.5, gamma=0.05).fit(X, y)
+    for module in ("_gram", "_kernel_ridge"):
+        monkeypatch.setattr(f"clusterica.linear.{module}.ROWS", 13)
+    for rows in (X, torch.asarray(X)):
+        model = KernelRidgeClassifier(alpha=0.5, gamma=0.05).fit(rows, y)
+        found, decisions = np.asarray(model.dual_coef_), expected.validation_decisions_
+        np.testing.assert_allclose(found, expected.dual_coef_, atol=1e-9)
+        np.testing.assert_allclose(model.validation_decisions_, decisions, atol=1e-9)

@@ -111,7 +111,7 @@ def ready(
         if value is not None and option not in experiment.options:
             stop(f"{experiment.name} does not use --{option}; leave it out.", code=2)
     try:
-        if experiment.draws:
+        if experiment.draws and not rows:  # chosen rows are saved, and drawn when all are there
             check_matplotlib(f"Experiment {experiment.name}")
         if device is not None:
             on_torch_device(np.empty(0), device)  # raises if there is none

@@ -111,6 +111,7 @@ class Context:
         *,
         more: Mapping[str, Mapping[str, Any]] | None = None,
         always: bool = False,
+        needed: Collection[str] = (),
         optional: Collection[str] = (),
         description: str = "Rows",
     ) -> dict[str, Any]:
@@ -126,6 +127,8 @@ class Context:
             Settings that one part alone depends on, by its name.
         always : bool, default=False
             Whether all other parts need these, so that they are computed for any choice of rows.
+        needed : collection of str, default=()
+            Parts of an earlier call that must be there by now.
         optional : collection of str, default=()
             Parts that the result can do without: if only other rows were requested and these are not
             saved, they are left out.
@@ -149,4 +152,4 @@ class Context:
         for name in self.track(names, description):
             its_own = (more or {}).get(name, {})
             self.store.compute(name, jobs[name], {**settings, **its_own}, always=always)
-        return self.store.values(names, optional=optional)
+        return self.store.values([*needed, *names], optional=optional)

@@ -12,7 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from clusterica import __version__
+from clusterica import __version__, get_config
 from clusterica.experiments._context import Context
 
 _LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba")
@@ -51,6 +51,7 @@ def provenance(
         "versions": versions,
         "seed": ctx.seed,
         "device": device_name(ctx),
+        "config": get_config(),
         "started": started.astimezone(UTC).isoformat(timespec="seconds"),
         "seconds": round(seconds, 3),
     }

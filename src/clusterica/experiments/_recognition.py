@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -222,8 +223,10 @@ def neighbor_labels(X: Any, y: np.ndarray, X_test: Any) -> np.ndarray:
     deviation = xp.where(deviation > 0, deviation, xp.ones_like(deviation))
 
     def units(rows: Any) -> Any:
-        rows = (rows - mean) / deviation
-        return rows / xp.maximum(xp.linalg.vector_norm(rows, axis=1, keepdims=True), 1e-12)
+        rows = rows - mean
+        rows /= deviation  # in place: features of a network may take a tenth of a GPU
+        rows /= xp.maximum(xp.linalg.vector_norm(rows, axis=1, keepdims=True), 1e-12)
+        return rows
 
     classes, codes = np.unique(y, return_inverse=True)
     references, found = units(X), []
@@ -353,7 +356,13 @@ def validation_score(
     return float((to_host(predicted) == split.test.labels).mean())
 
 
-def inner_score(new: Callable[[], ImageFeatures], train: Labeled, *, n_parts: int = 3) -> float:
+N_INNER = 3
+"""Parts of the training images by which settings of supervised methods are chosen."""
+
+
+def inner_score(
+    new: Callable[[], ImageFeatures], train: Labeled, *, n_scored: int = N_INNER
+) -> float:
     """Return the accuracy in a cross-validation with features and classifier learned anew for every part.
 
     For features that learn from labels: rows that are held out from the classifier alone have been seen.
@@ -364,12 +373,12 @@ def inner_score(new: Callable[[], ImageFeatures], train: Labeled, *, n_parts: in
         Returns unfitted features.
     train : Labeled
         The images, an array or a list, with labels.
-    n_parts : int, default=3
-        Number of parts, each with its share of every class.
+    n_scored : int, default=3
+        How many of the three parts are scored; each has its share of every class.
     """
-    right = []
-    parts = StratifiedKFold(n_parts, shuffle=True, random_state=0)
-    for rest, held in parts.split(np.zeros(len(train.labels)), train.labels):
+    right, truth = [], train.labels
+    parts = StratifiedKFold(N_INNER, shuffle=True, random_state=0)
+    for rest, held in islice(parts.split(np.zeros(len(truth)), truth), n_scored):
         images, images_held = (rows_of(train.images, chosen) for chosen in (rest, held))
         features = new().fit(images, train.labels[rest])
         classifier = LinearSVC(C="auto", random_state=0)

@@ -90,8 +90,9 @@ def run(
     chosen = find(name)
     if rows and "rows" not in chosen.options:
         raise ValueError(f"{chosen.name} has no rows to choose; leave rows out")
-    if chosen.draws:
-        check_matplotlib(f"Experiment {chosen.name}")  # before the work starts
+    if chosen.draws and not rows:
+        # Before the work starts. Chosen rows are saved as they are done, and drawn when all are there.
+        check_matplotlib(f"Experiment {chosen.name}")
     folder = Path(output).absolute()
     folder.mkdir(parents=True, exist_ok=True)
     context = Context(

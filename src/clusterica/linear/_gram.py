@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from clusterica.arrays import (
     engine_name,
     namespace_of,
     one_blas_thread,
+    pieces,
     take,
     to_host,
 )
@@ -28,6 +29,10 @@ ALPHAS = tuple(10.0 ** (e / 2) for e in range(-6, 3))
 # Widths that "auto" tries, over the median squared distance of two rows. On pooled codes of images the best
 # lies between .05 and .2, on rows of few features it is larger.
 GAMMAS = (0.05, 0.1, 0.2, 0.5, 1.0)
+# Rows on which "auto" compares values, if there are more: the time of a value grows as the cube of the rows.
+SEARCH_ROWS = 20_000
+# Rows of a matrix that are worked on at a time, where a copy of the whole would take too much memory.
+ROWS = 4096
 
 
 class Gram(NamedTuple):
@@ -69,6 +74,13 @@ class GramProblem:
 
     def solve(self) -> Trial:
         """Return the solution on all rows, with the best alpha and gamma on rows that are left out."""
+        is_auto = self.alpha == "auto" or (self.kernel == "rbf" and self.gamma == "auto")
+        if is_auto and self.gram.products.shape[1] > SEARCH_ROWS:
+            fewer = self._of_some_rows()
+            chosen = fewer.solve()
+            self.alpha, self.gamma = chosen.alpha, chosen.gamma or self.gamma
+            self.tried = fewer.tried
+            del fewer
         # A given alpha is the only one: there is no search.
         alphas = ALPHAS if self.alpha == "auto" else (None,)
         gammas: tuple[float | None, ...] = (None,)
@@ -76,6 +88,7 @@ class GramProblem:
             D = self._distances()
             # Up to a million pairs are enough for a median.
             some = to_host(D[:: max(1, len(D) // 1000), :: max(1, D.shape[1] // 1000)])
+            del D  # as large as the Gram matrix
             # Where most rows are equal their distances are rounding, which may be negative.
             typical = float(np.median(some))
             rounding = (
@@ -108,16 +121,34 @@ class GramProblem:
         rows = np.arange(len(self.Y))
         return best._replace(A=self._spanned(self._matrix(best.gamma), rows, best.alpha))
 
+    def _of_some_rows(self) -> GramProblem:
+        """Return the same problem with some rows alone, which span its solution; drawn with a fixed seed."""
+        n = self.gram.products.shape[1]
+        columns = np.sort(np.random.default_rng(0).choice(n, size=SEARCH_ROWS, replace=False))
+        rows = columns if self.landmarks is None else self.landmarks[columns]
+        products = take(take(self.gram.products, rows), columns, axis=1)
+        some = Gram(products, take(self.gram.squares, rows))
+        return replace(
+            self, gram=some, Y=self.Y[rows], codes=self.codes[rows], landmarks=None, tried=[]
+        )
+
     def _distances(self) -> Array:
         squares = self.gram.squares
         own = squares if self.landmarks is None else take(squares, self.landmarks)
-        return squares[:, None] + own[None, :] - 2 * self.gram.products
+        # In place: on a GPU two of these matrices may be all that memory holds.
+        D = -2 * self.gram.products
+        D += squares[:, None]
+        D += own[None, :]
+        return D
 
     def _matrix(self, gamma: float | None) -> Array:
         """Return the kernel of all rows with all rows, or with the landmarks; a new array."""
         if self.kernel == "linear":
             return namespace_of(self.gram.products).asarray(self.gram.products, copy=True)
-        return rbf(self._distances(), gamma)
+        D = self._distances()
+        for part in pieces(len(D), ROWS):
+            D[part, :] = rbf(D[part, :], gamma)
+        return D
 
     def _outcome(self, gamma: float | None, alpha: float | None) -> Trial:
         """Solve for one width and strength; alpha is that over the mean of the diagonal.
@@ -131,12 +162,10 @@ class GramProblem:
         A: Array | None
         decisions = np.full(self.Y.shape, np.nan)
         if self.landmarks is None:
-            inverse = inverse_of(G, strength)
-            A = None if inverse is None else inverse @ Place(inverse).put(self.Y)
+            A, diagonal = solve_ridge(G, strength, Place(G).put(self.Y))
             if A is not None:
                 # A fit without row i misses it by A_i / (G + alpha I)^-1_ii: no fit is repeated.
-                diagonal = to_host(namespace_of(A).linalg.diagonal(inverse))
-                decisions = self.Y - to_host(A) / diagonal[:, None]
+                decisions = self.Y - to_host(A) / to_host(diagonal)[:, None]
         else:
             is_held = every_fifth(self.codes)
             A = self._spanned(G, np.flatnonzero(~is_held), strength)
@@ -157,11 +186,15 @@ class GramProblem:
     def _spanned(self, C: Array, rows: np.ndarray, strength: float) -> Array | None:
         """Solve ``min |Y - C A|² + strength tr(Aᵀ W A)`` with C = k(rows, landmarks), W that of landmarks."""
         assert self.landmarks is not None
-        some = take(C, rows)
-        normal = some.T @ some + strength * take(C, self.landmarks)
+        some = C if len(rows) == len(C) else take(C, rows)
+        normal, right = some.T @ some, some.T @ Place(C).put(self.Y[rows])
+        del some  # nearly as large as C
+        own = take(C, self.landmarks)
+        own *= strength
+        normal += own
+        del own
         # A little more on the diagonal: rounding leaves the sum indefinite where landmarks are alike.
-        inverse = inverse_of(normal, 1e-10 * mean_diagonal(normal))
-        return None if inverse is None else inverse @ (some.T @ Place(C).put(self.Y[rows]))
+        return solve_ridge(normal, 1e-10 * mean_diagonal(normal), right)[0]
 
 
 def here(values: Array) -> Array:
@@ -186,15 +219,23 @@ def search_grid(score: Callable[[int], Trial], first: int, n: int) -> tuple[Tria
     return best, at
 
 
-def inverse_of(G: Array, strength: float) -> Array | None:
-    """Return ``(G + strength I)^-1``, or None if that is not positive definite; G is overwritten."""
+def solve_ridge(G: Array, strength: float, B: Array) -> tuple[Array | None, Array | None]:
+    """Return ``(G + strength I)^-1 B`` and the diagonal of that inverse; G is overwritten.
+
+    Both are None if the matrix is not positive definite.
+    """
     if not isinstance(G, np.ndarray):
         import torch
 
-        factor, info = torch.linalg.cholesky_ex(
-            G + strength * torch.eye(len(G), dtype=G.dtype, device=G.device)
-        )
-        return None if int(info) else torch.cholesky_inverse(factor)
+        G.diagonal().add_(strength)
+        # G is symmetric: its transpose is the same matrix in the order that LAPACK takes without a copy.
+        factor, info = G.mT, torch.empty((), dtype=torch.int32, device=G.device)
+        torch.linalg.cholesky_ex(factor, out=(factor, info))
+        if int(info):
+            return None, None
+        half = torch.linalg.solve_triangular(factor, B, upper=False)
+        solution = torch.linalg.solve_triangular(factor.mT, half, upper=True)
+        return solution, _inverse_diagonal(factor)
     G.flat[:: len(G) + 1] += strength
     # Threads of BLAS that wait for each other cost more than they gain on small matrices: 8 times the
     # whole fit with 400 rows on a busy machine. From 1,500 rows on they are faster, on two cores.
@@ -202,10 +243,39 @@ def inverse_of(G: Array, strength: float) -> Array | None:
         # G is symmetric: its transpose is the same matrix in the order that LAPACK takes without a copy.
         factor, info = scipy.linalg.lapack.dpotrf(G.T, lower=1, overwrite_a=1)
         if info != 0:
-            return None
+            return None, None
+        solution, _ = scipy.linalg.lapack.dpotrs(factor, B, lower=1)
         inverse, info = scipy.linalg.lapack.dpotri(factor, lower=1, overwrite_c=1)
-    # LAPACK fills the lower half.
-    return None if info != 0 else np.tril(inverse) + np.tril(inverse, -1).T
+    return (None, None) if info != 0 else (solution, inverse.diagonal().copy())
+
+
+def _inverse_diagonal(L: Any) -> Any:
+    """Return the diagonal of ``(L Lᵀ)^-1``, the squared lengths of the columns of ``L^-1``, for a tensor.
+
+    The columns are computed some at a time, with a third of the products of the whole inverse by
+    ``torch.cholesky_inverse``, and none of its memory.
+    """
+    import torch
+
+    cuts = list(pieces(len(L), ROWS))
+    eye = torch.eye(min(ROWS, len(L)), dtype=L.dtype, device=L.device)
+    own = [
+        torch.linalg.solve_triangular(
+            L[cut, cut], eye[: cut.stop - cut.start, : cut.stop - cut.start], upper=False
+        )
+        for cut in cuts
+    ]
+    lengths = []
+    for i, first in enumerate(cuts):
+        columns = torch.zeros((len(L) - first.start, len(own[i])), dtype=L.dtype, device=L.device)
+        columns[: len(own[i])] = own[i]
+        # Forward substitution, block by block of rows.
+        for cut, inverse in zip(cuts[i + 1 :], own[i + 1 :], strict=True):
+            top = cut.start - first.start
+            seen = L[cut, first.start : cut.start] @ columns[:top]
+            columns[top : top + len(inverse)] = -(inverse @ seen)
+        lengths.append((columns * columns).sum(dim=0))
+    return torch.cat(lengths)
 
 
 def mean_diagonal(G: Array) -> float:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from clusterica.arrays import to_host
 from clusterica.cluster import KMeans
 from clusterica.dictionaries import SparseCoding
@@ -19,6 +21,7 @@ from clusterica.experiments._recognition import (
     last_layer,
     neighbor_labels,
     percent,
+    rows_of,
 )
 from clusterica.experiments._result import Check
 from clusterica.images import ImageFeatures
@@ -112,7 +115,8 @@ def make_features(
     method : Method
         The row.
     settings : mapping
-        Patch size and number of patches of the first layer, and those of :func:`network_settings`.
+        Patch size and number of patches of the first layer, those of :func:`network_settings`, and the stride
+        of sparse coding where it is not that of `CODES`.
     constants : Constants
         Of the first layer's contrast normalisation and whitening.
     seed : int
@@ -127,7 +131,9 @@ def make_features(
         **constants.steps(),
     }
     if method.n_layers == 1:
-        codes = CODES[method.codes] if method.codes else {}
+        codes = dict(CODES[method.codes]) if method.codes else {}
+        if "stride" in codes:
+            codes["stride"] = settings.get("sparse_stride", codes["stride"])
         return ImageFeatures(method.n_filters, **first, **codes, **POOLINGS[pooling])
     how, grid = POOLINGS[pooling]["pooling"], POOLINGS[pooling]["grid"]
     n_fields = settings["n_fields"]
@@ -169,6 +175,34 @@ class Row(NamedTuple):
             alone = LinearSVC(C="auto", random_state=0)
             alone.fit(known.images[:, columns], known.labels)
             self.last.append(_accuracy(alone.predict(rest.images[:, columns]), rest))
+
+
+class Remembered:
+    """A fitted network that takes numbers of images; features of all are computed once for each setting.
+
+    Folds have most images in common: without this each image would be encoded for every fold again.
+    """
+
+    def __init__(self, network: FeatureNetwork, images: Any) -> None:
+        self.network, self.images = network, images
+        self.found: dict[str, Any] = {}
+
+    def set_params(self, **settings: Any) -> None:
+        """Change settings of the network, as ImageClassifier does to choose among them."""
+        self.network.set_params(**settings)
+
+    def transform(self, numbers: np.ndarray) -> Any:
+        """Return the features of the images with these numbers."""
+        setting = str(self.network.get_params(deep=False))
+        if setting not in self.found:
+            self.found[setting] = self.network.transform(self.images)
+        return rows_of(self.found[setting], numbers)
+
+
+def take_numbers(model: ImageClassifier | Committee, images: Any) -> None:
+    """Let the classifier of a recipe, whose features are learned, take numbers of images in their place."""
+    for member in model.members_ if isinstance(model, Committee) else [model]:
+        member.networks_ = [Remembered(network, images) for network in member.networks_]
 
 
 def recipe_row(model: ImageClassifier | Committee, splits: Iterable[Split]) -> Row:
@@ -234,11 +268,12 @@ def method_note(
         said.append("VQ, which the paper quotes: centres of K-means, the same codes.")
     if "sparse coding" in codes:
         said.append(
-            "Sparse coding, which the paper quotes: atoms by mini-batches, and sparse codes of every other "
-            "patch in each direction."
+            "Sparse coding, which the paper quotes: atoms by mini-batches, and sparse codes of one patch in "
+            f"{settings.get('sparse_stride', CODES['sparse coding']['stride'])} in each direction."
         )
     if any(m.recipe for m in run):
-        said.append("Recipes are not in the paper.")
+        some = settings.get("recipe_draws")
+        said.append(f"Recipes{f', of {some} draws,' if some else ''} are not in the paper.")
     return " ".join(said)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.base import clone
 
 from clusterica.arrays import to_host
+from clusterica.experiments._recognition import N_INNER
 from clusterica.experiments._result import Check
 from clusterica.experiments.xiao_zhu_zhao_2013._methods import (
     NAMES,
@@ -202,14 +203,18 @@ def slow_words(rows: Collection[str]) -> str:
     return f"KICA and KSR{white}"
 
 
-def labels_note(relearned: bool) -> str:
-    """Return what supervised methods see of the labels; whether validation learned their filters anew."""
+def labels_note(relearned: bool, n_scored: int = N_INNER) -> str:
+    """Return what supervised methods see of the labels; whether validation learned their filters anew.
+
+    ``n_scored`` is for how many of the parts of the training images it did so.
+    """
     note = (
         "Supervised methods (DRICA, d-RICA, d-kRICA) learn filters with the labels of all images that the "
         "classifier is trained on. The cross-validation that chooses among their settings "
     )
     if relearned:
-        note += "learns filters and classifier anew from all parts but one, and scores that one. "
+        some = "" if n_scored == N_INNER else f", for {n_scored} of {N_INNER} parts"
+        note += f"learns filters and classifier anew from all parts but one, and scores that one{some}. "
     else:
         note += (
             "held images out from the classifier only: the filters had seen their labels, so that its scores "

@@ -10,6 +10,7 @@ import numpy as np
 from clusterica.arrays import to_host
 from clusterica.experiments._context import Context
 from clusterica.experiments._recognition import (
+    N_INNER,
     Labeled,
     inner_score,
     rows_of,
@@ -80,6 +81,7 @@ def score_folds(
     *,
     supervised: bool = False,
     name: str | None = None,
+    n_scored: int = N_INNER,
 ) -> FoldScores:
     """Train a classifier on every fold and score it on the images outside.
 
@@ -99,6 +101,8 @@ def score_folds(
         Whether features are learned with labels: then from the images of the fold alone, anew for each.
     name : str, optional
         Write the model of every fold to files with names that begin so.
+    n_scored : int, default=3
+        How many of the three parts of a fold are scored to choose among supervised candidates.
     """
     with few_steps():
         once = [] if supervised else [_fitted(new(), train, None) for new in make]
@@ -111,7 +115,7 @@ def score_folds(
             ]
             if supervised and len(make) > 1:
                 inside = Labeled(rows_of(train.images, fold), train.labels[fold])
-                validation = [inner_score(new, inside) for new in make]
+                validation = [inner_score(new, inside, n_scored=n_scored) for new in make]
             else:
                 validation = [float(h.validation_scores_.max()) for h in classifiers]
             best = int(np.argmax(validation))

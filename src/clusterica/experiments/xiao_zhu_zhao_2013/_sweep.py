@@ -92,7 +92,7 @@ def sweep(
         patch_size=4 if built_in else 8,
         n_patches=ctx.choose(full=50_000, quick=2000),
         stride=ctx.choose(full=2, quick=1),
-        n_folds=ctx.choose(full=len(folds), quick=2),
+        n_folds=ctx.choose(full=3, quick=2),
     )
     parts = folds[: sizes.n_folds]
     places = [point.x for point in next(iter(curves.values()))]

@@ -93,6 +93,8 @@ class Sizes(NamedTuple):
     """Colour and patch size of the features that are put side by side."""
     n_train: int = 15
     n_test: int = 15
+    n_scored: int = 1
+    """Of the three parts of the training images, how many are scored to choose among settings."""
 
 
 FULL = Sizes(
@@ -216,7 +218,14 @@ def _note(values: dict[str, Any], sizes: Sizes) -> str:
     # Parts that were saved before filters were learned anew do not have the word.
     relearned = all("relearned" in values[name] for name in SUPERVISED if name in values)
     similar = similarity_note(values["median k"])
-    return " ".join((NOTE.format(**numbers), labels_note(relearned), codes_note(values), similar))
+    return " ".join(
+        (
+            NOTE.format(**numbers),
+            labels_note(relearned, sizes.n_scored),
+            codes_note(values),
+            similar,
+        )
+    )
 
 
 def _constants(ctx: Context, sizes: Sizes, halves: Halves) -> dict[str, Any]:
@@ -240,6 +249,12 @@ def _halves(pictures: dict[str, Pictures], sizes: Sizes, seed: int) -> Halves:
     train, test = (
         np.concatenate([order[part] for order in orders]) for part in (slice(n), slice(n, stop))
     )
+
+    def shape(i: int) -> tuple[int, ...]:
+        return tuple(grey.images[i].shape[:2])
+
+    # Images of one size one after the other: they are encoded together, twenty times as many at once.
+    train, test = (np.array(sorted(chosen, key=shape)) for chosen in (train, test))
     return Halves(
         {color: found.of(train)[0] for color, found in pictures.items()},
         grey.labels[train],
@@ -301,7 +316,9 @@ def _method(
             score = _score([features], ["grey"], halves)
             if name in SUPERVISED:
                 new = partial(_features, ctx, name, setting, sizes, constants, halves)
-                held_out = inner_score(new, Labeled(halves.train["grey"], halves.labels))
+                held_out = inner_score(
+                    new, Labeled(halves.train["grey"], halves.labels), n_scored=sizes.n_scored
+                )
                 score = score._replace(validation=held_out)
         tried.append(
             {"setting": describe(name, setting), **score._asdict(), "dead": share_dead(features)}

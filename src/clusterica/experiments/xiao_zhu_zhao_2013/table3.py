@@ -84,6 +84,8 @@ class Sizes(NamedTuple):
     n_patches: int
     stride: int
     stride_slow: int
+    n_scored: int
+    """Of the three parts of a fold, how many are scored to choose settings of supervised methods."""
 
 
 class Pixels(TransformerMixin, BaseEstimator):
@@ -121,19 +123,32 @@ def run(ctx: Context) -> Result:
         n_patches=ctx.choose(full=100_000, quick=3000),
         stride=ctx.choose(full=2, quick=1),
         stride_slow=ctx.choose(full=4, quick=2),
+        n_scored=1,
     )
+    folds = folds[: ctx.choose(full=5, quick=2)]
     settings = {"data": data, "n_folds": len(folds), **sizes._asdict()}
 
     def row(name: str, make: list[Callable[[], Any]]) -> dict[str, Any]:
         supervised = name in SUPERVISED
         models = f"P4-table3-{_short(name)}"
-        return score_folds(ctx, make, train, folds, supervised=supervised, name=models)._asdict()
+        found = score_folds(
+            ctx,
+            make,
+            train,
+            folds,
+            supervised=supervised,
+            name=models,
+            n_scored=sizes.n_scored,
+        )
+        return found._asdict()
 
     rows = {name: _candidates(ctx, name, sizes, {}) for name in PAPER if name not in TEACHERS}
     jobs: dict[str, Callable[[], Any]] = {
         name: partial(row, name, make) for name, (make, _) in rows.items()
     }
-    values = ctx.parts(settings, jobs, optional=WHITE, description="Unsupervised methods")
+    # Supervised methods need their teachers alone: any other row may still be missing when they are run.
+    others = [name for name in jobs if name not in TEACHERS.values() or name in WHITE]
+    values = ctx.parts(settings, jobs, optional=others, description="Unsupervised methods")
     choices = {name: rows[name][1][found["chosen"][0]] for name, found in values.items()}
     taught = [name for name, teacher in TEACHERS.items() if teacher in choices]
     rows |= {name: _candidates(ctx, name, sizes, choices) for name in taught}
@@ -145,7 +160,13 @@ def run(ctx: Context) -> Result:
         steps=Constants().steps(),
         seed=ctx.seed,
     )
-    values |= ctx.parts(settings, jobs, optional=WHITE, description="Supervised methods")
+    values |= ctx.parts(
+        settings,
+        jobs,
+        needed=[name for name in others if name not in WHITE],
+        optional=WHITE,
+        description="Supervised methods",
+    )
     similar = similarity_note(values.pop("median k"))
     scores = {name: FoldScores(**values[name]) for name in PAPER if name in values}
     relearned = all(scores[name].relearned for name in SUPERVISED if name in scores)
@@ -163,7 +184,7 @@ def run(ctx: Context) -> Result:
                     n_patches_triangle=_n_triangle(ctx), slow=slow_words(scores), **sizes._asdict()
                 ),
                 folds_note(train, folds),
-                labels_note(relearned),
+                labels_note(relearned, sizes.n_scored),
                 codes_note({_method(name) for name in scores}),
                 similar,
             )

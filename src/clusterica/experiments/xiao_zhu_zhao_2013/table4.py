@@ -72,7 +72,7 @@ def run(ctx: Context) -> Result:
         "n_patches": ctx.choose(full=30_000, quick=1000),
         "stride": ctx.choose(full=4, quick=2),
     }
-    parts = folds[: ctx.choose(full=10, quick=2)]
+    parts = folds[: ctx.choose(full=3, quick=2)]
     settings = {"data": data, "n_folds": len(parts), "n_steps": STEPS, **sizes}
 
     def row(kernel: str, columns: Mapping[str, tuple[str, int]]) -> dict[str, Any]:
