@@ -4,6 +4,7 @@ The kernels alone are tested by tests/ops/test_gpu_assign.py and test_gpu_encode
 too where there is one.
 """
 
+import gc
 from unittest.mock import patch
 
 import numpy as np
@@ -98,6 +99,17 @@ def test_steps_that_are_replayed_give_the_same_bits(estimator, precision, monkey
         monkeypatch.setattr(_replay, "_PLAIN_CALLS", 100)
         assert torch.equal(model.fit(X).cluster_centers_, replayed)
     np.testing.assert_array_equal(model.objective_history_, history)
+
+
+def test_recordings_of_earlier_fits_among_the_garbage():
+    X = draw(2000, 10)
+    before = gc.get_threshold()
+    gc.set_threshold(5)  # garbage is collected all the time, also while a step is recorded
+    try:
+        for _ in range(5):
+            KMeans(20, max_iter=5, tol=0, random_state=0).fit(X)
+    finally:
+        gc.set_threshold(*before)
 
 
 @pytest.mark.filterwarnings("ignore:.* clusters are empty")  # TF32 mixes up near centres

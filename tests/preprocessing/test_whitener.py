@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import clusterica
-from clusterica.arrays import device_of, to_host
+from clusterica.arrays import as_rows, device_of, to_host
 from clusterica.preprocessing import ContrastNormalizer, Whitener
 
 METHODS = ("zca", "pca", "cholesky")
@@ -563,6 +563,15 @@ def test_memory_budget():
         ),
     ):
         Whitener().fit(X)
+
+
+def test_a_budget_that_nobody_set_is_a_quarter_of_the_memory(monkeypatch):
+    monkeypatch.setattr("clusterica.arrays._place.host_memory", lambda: 2**30)
+    X = np.zeros((2, 4200), np.float32)
+    with pytest.raises(ValueError, match="538 MiB, over the memory budget of 512 MiB"):
+        Whitener().fit(X)
+    monkeypatch.setattr("clusterica.arrays._place.host_memory", lambda: 4 * 2**30)
+    Whitener()._check_settings(as_rows(X))
 
 
 def test_wrong_number_of_columns():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from clusterica.arrays._place import Array
@@ -51,7 +53,7 @@ class Replayed:
         # torch's own context manager would empty its cache of memory, which other steps have to fill again.
         stream, current = torch.cuda.Stream(), torch.cuda.current_stream()
         stream.wait_stream(current)
-        with torch.cuda.stream(stream):
+        with torch.cuda.stream(stream), _no_garbage_collection():
             # Other threads may use the device meanwhile.
             self._graph.capture_begin(capture_error_mode="thread_local")
             try:
@@ -59,3 +61,15 @@ class Replayed:
             finally:
                 self._graph.capture_end()
         current.wait_stream(stream)
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Leave garbage where it is: the end of an earlier recording among it would spoil the one being made."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

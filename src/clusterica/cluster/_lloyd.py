@@ -94,10 +94,14 @@ class Lloyd:
             centers, self.rng.bit_generator.state, self.idle = packed
             return Centers(*centers)
 
-        stored = Stored(pack, unpack)
-        return iterate(
-            step, start, max_iter=max_iter, tol=tol, progress=progress, fitted=fitted, stored=stored
+        loop = partial(
+            iterate, step, start, max_iter=max_iter, tol=tol, stored=Stored(pack, unpack)
         )
+        try:
+            return loop(progress=progress, fitted=fitted)
+        finally:
+            # A recorded step keeps memory of the device, and itself: it refers to this object.
+            self.__dict__.pop("_full_step", None)
 
     def start(self, C: Array) -> Centers:
         """Return centres with the mass that they have before any row is seen."""

@@ -25,7 +25,6 @@ from clusterica.arrays import (
     check_rows,
     check_scale,
     fit_context,
-    get_config,
     map_reduce,
     namespace_of,
     to_host,
@@ -227,7 +226,7 @@ class Whitener(FloatOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMix
     def _check_settings(self, rows: Rows) -> None:
         d = rows.n_features
         # Four matrices of this size in float64: the covariance, its eigenvectors, and work for them.
-        needed, budget = 32 * d * d, get_config()["memory"]
+        needed, budget = 32 * d * d, rows.place.fit_memory
         if needed > budget:
             raise ValueError(
                 f"whitening {d} features takes about {needed / 2**20:.0f} MiB, over the memory budget of "

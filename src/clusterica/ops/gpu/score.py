@@ -22,9 +22,10 @@ from clusterica.ops import score as reference
 from clusterica.ops.gpu.tiling import DOT
 from clusterica.ops.score import WIDTHS, ScoreSums
 
-# Rows that a program adds up in float32, and rows of a tile. By the compiler, tiles of 32 rows with 64
-# components spill 116 bytes of registers in float32 and none in TF32, those of 64 rows 1 KB. Not timed yet.
-PIECE, TILE = 4096, 32
+# Rows that a program adds up in float32, and rows of a tile. Matrix units cut off the last digits of a sum at
+# every step: over 4,096 rows that biases it by some 1e-5 of itself, which misled the line search with ten
+# million rows (28 walks, by chance, in place of 5). By the compiler, tiles of 64 rows would spill registers.
+PIECE, TILE = 512, 32
 # Features and components of a tile that fits the registers; with more, the plain operations do it.
 MOST = 64
 # Rows that the plain operations add up in float32, as in blocks of other ops.
