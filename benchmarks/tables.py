@@ -50,6 +50,7 @@ def main() -> None:
     PAGE.write_text("\n".join([INTRODUCTION, *lines]).rstrip() + "\n")
     block = [
         kmeans.readme_table(reports["kmeans-cpu"]),
+        kmeans.readme_gpu(reports["kmeans-gpu"]),
         images.readme_images(reports["images-cpu"]),
     ]
     begin, end = MARKS
