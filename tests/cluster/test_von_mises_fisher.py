@@ -135,8 +135,9 @@ def test_the_likelihood_never_falls(d, k, tied, weighted, seed):
 
 def test_weights_count_rows():
     rng = np.random.default_rng()
-    X, _ = planted(4, [20, 50], n=60)
-    weights, start = rng.integers(0, 4, size=120), unit(rng.normal(size=(2, 4)))
+    X, means = planted(4, [20, 50], n=60)
+    # Near the components: an empty cluster would be moved to a row that is drawn by its number.
+    weights, start = rng.integers(0, 4, size=120), unit(means + 0.1 * rng.normal(size=(2, 4)))
     weighted = VonMisesFisherMixture(2, init=start).fit(X, sample_weight=weights)
     repeated = VonMisesFisherMixture(2, init=start).fit(np.repeat(X, weights, axis=0))
     np.testing.assert_allclose(weighted.means_, repeated.means_, atol=1e-6)

@@ -14,7 +14,6 @@ from sklearn.exceptions import ConvergenceWarning
 
 import clusterica
 from clusterica import datasets
-from clusterica.arrays import get_config, set_config
 
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "docs" / "guide"
@@ -97,7 +96,7 @@ def test_every_page_with_code_is_run():
 
 
 @pytest.fixture
-def own_files(tmp_path, monkeypatch):
+def own_files(tmp_path, monkeypatch, keep_config):
     """Small files of a reader: arrays, tables, images in folders, and data sets that can be downloaded."""
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng()
@@ -123,9 +122,6 @@ def own_files(tmp_path, monkeypatch):
 
     monkeypatch.setattr(datasets, "load_cifar10", load)
     monkeypatch.setattr(datasets, "load_stl10", load)
-    before = get_config()
-    yield
-    set_config(**before)
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -134,7 +134,7 @@ def map_rows_reduce(
 
         assert isinstance(rows, ChunkRows)
         return walk_chunks(fn, rows, params, aligned)
-    if active_config().gpu_kernels is not None:
+    if not rows.place.is_numpy:
         fn = for_place(fn, rows.place, rows.dtype)
     params = tuple(None if p is None else rows.place.put(p) for p in params)
     per_row: Any = None
