@@ -1,4 +1,4 @@
-"""The recipes of ``clusterica.networks.recipes`` on four data sets, by name, with nothing tuned to a set."""
+"""The recipes of ``clusterica.networks.recipes`` on four data sets, by name, with the same settings for all."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from clusterica.datasets import ImageSet, load_caltech101, load_fashion_mnist, load_mnist
-from clusterica.experiments._checks import reached
 from clusterica.experiments._context import Context
 from clusterica.experiments._recognition import (
     Labeled,
@@ -24,9 +23,10 @@ from clusterica.experiments.coates_ng_2012._methods import NOT_RUN
 from clusterica.networks.recipes import RECIPES, make_classifier
 
 NOTE = (
-    "A recipe gets the images and labels and nothing else. It chooses on training images whether mirror "
-    "images count as the same, the cells of the pooling, and the regularisation; the test images are scored "
-    "once. {caltech}Seconds: to fit, features and classifier, and to predict the test images. Memory: the "
+    "A recipe gets the images and labels and nothing else. It chooses the regularisation on training images, "
+    "and “accurate” and “best” also whether mirror images count as the same, and the cells of the pooling; "
+    "the test images are scored once. The recipes themselves were made with training images of CIFAR-10 and "
+    "STL-10: sizes of patches, the constant of contrast normalisation, what a committee has. {caltech}Seconds: to fit, features and classifier, and to predict the test images. Memory: the "
     "most on the GPU, or of the process with the images. Marks are aims of ours, near the best that systems "
     "without back-propagation reach elsewhere; for “fast” it is that of two cores."
 )
@@ -117,11 +117,13 @@ def checks(found: Mapping[str, Mapping[str, Any]]) -> list[Check]:
     -------
     list of Check
     """
-    asked = [
-        reached(name, mark, {name: 100 * found[name]["accuracy"]})
-        for name, mark in MARKS.items()
-        if name in found
-    ]
+    asked = []
+    for name, mark in MARKS.items():
+        if name in found:
+            # Not rounded: marks are aims of ours, and no figures that a paper has rounded.
+            accuracy = 100 * found[name]["accuracy"]
+            claim = f"{name}: {mark:g} % is reached"
+            asked.append(Check(claim, accuracy >= mark, f"{accuracy:.2f} %"))
     if "CIFAR-10, fast" in found:
         seconds = found["CIFAR-10, fast"]["learn_seconds"]
         claim = f"CIFAR-10, fast: fitted in under {SECONDS} seconds"
