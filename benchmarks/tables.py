@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -47,16 +47,21 @@ def main() -> None:
     files = {name: RESULTS / f"{name}.json" for name in SECTIONS}
     reports = {name: json.loads(path.read_text()) for name, path in files.items() if path.exists()}
     lines = [line for name, report in reports.items() for line in SECTIONS[name](report)]
-    PAGE.write_text("\n".join([INTRODUCTION, *lines]).rstrip() + "\n")
-    block = [
-        kmeans.readme_table(reports["kmeans-cpu"]),
-        kmeans.readme_gpu(reports["kmeans-gpu"]),
-        images.readme_images(reports["images-cpu"]),
-    ]
+    PAGE.write_text("\n".join([INTRODUCTION, *_missing(reports), *lines]).rstrip() + "\n")
+    block = [kmeans.readme_table(reports["kmeans-cpu"])]
+    if "kmeans-gpu" in reports:
+        block.append(kmeans.readme_gpu(reports["kmeans-gpu"]))
+    block.append(images.readme_images(reports["images-cpu"]))
     begin, end = MARKS
     pattern = f"{re.escape(begin)}.*{re.escape(end)}"
     found = "\n".join([begin, "\n\n".join(block), end])
     README.write_text(re.sub(pattern, lambda _: found, README.read_text(), flags=re.DOTALL))
+
+
+def _missing(reports: Collection[str]) -> list[str]:
+    """Return a sentence on the sections without a file; none if all have one."""
+    names = [f"``{name}``" for name in SECTIONS if name not in reports]
+    return [f"Without a file, and to be measured: {', '.join(names)}.", ""] if names else []
 
 
 if __name__ == "__main__":

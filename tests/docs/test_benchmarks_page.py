@@ -11,6 +11,7 @@ if not (ROOT / "benchmarks").is_dir():  # tests of an installed package
     pytest.skip("benchmarks is not there", allow_module_level=True)
 sys.path.insert(0, str(ROOT))
 from benchmarks import machine, rst, tables  # noqa: E402
+from benchmarks.sections import kmeans  # noqa: E402
 
 MACHINE = {
     "cpu": "a processor",
@@ -49,6 +50,24 @@ def toys():
     }
     found = {"walks": 3.5, "error": 0.01, "same_bits": True, "ms": 12.0, "products_ms": 6.0}
     ica = {"gpu": "a GPU", "shape": [1000, 4], "repeats": 3, "fits": {"plain": found}}
+    steps = [
+        {"contender": who, "rule": "euclidean", "precision": precision, "ms": ms}
+        for who, precision, ms in (
+            ("clusterica", "plain", 9.0),
+            ("clusterica", "float32", 3.0),
+            ("clusterica", "tf32", 2.0),
+            ("clusterica", "float16", 1.0),
+            ("flash-kmeans", "tf32", 5.0),
+            ("flash-kmeans", "float16", 1.25),
+        )
+    ]
+    steps[1] |= {"labels_differing": 1e-5, "same_bits": True}
+    products = {"float32": 4.0, "tf32": 1.5, "float16": 0.5}
+    centers = {
+        "gpu": "a GPU",
+        "repeats": 3,
+        "rows": [{"shape": [1000, 20, 50], "steps": steps, "product_ms": products}],
+    }
     run = {"all": 3.0, "learn": 1.0, "encode": 1.0, "classifier": 1.0, "accuracy": 0.75}
     images = {
         "gpu": "a GPU",
@@ -80,6 +99,17 @@ def toys():
         "peak_device_bytes": 2**32,
     }
     return {
+        "kmeans-gpu": (
+            centers,
+            [
+                "1,000 x 20, k = 50",
+                "2.50 x",
+                "1.25 x",
+                "1e-05",
+                "4.00 / 1.50 / 0.50",
+                "all 1 cases",
+            ],
+        ),
         "stream-gpu": (stream, ["1 GB", "4.0 GiB", "50 GB/s to", "40 GB/s back", "33.3 GB/s"]),
         "planning-cpu": (planning, ["``RICA(4)``, 3 iterations", "0.85 s", "1.5 s", "0.50 ms"]),
         "linear-cpu": (
@@ -149,6 +179,19 @@ def test_nothing_is_added_where_the_code_is_not_known(commit, tmp_path, monkeypa
     target = tmp_path / "file.json"
     target.write_text(json.dumps({"machine": TRACED | {"commit": commit}, "rows": [1]}))
     assert machine.stored(target) == {}
+
+
+def test_what_is_not_measured_is_said():
+    missing = tables._missing({name for name in tables.SECTIONS if name != "linear-gpu"})
+    assert "``linear-gpu``" in missing[0]
+    assert "linear-cpu" not in missing[0]
+    assert tables._missing(tables.SECTIONS) == []
+
+
+def test_the_readme_has_a_sentence_on_a_gpu():
+    text = kmeans.readme_gpu(toys()["kmeans-gpu"][0])
+    assert "1,000 x 20 rows with 50 centres takes 3.00 ms" in text
+    assert "flash-kmeans takes 5.00 ms in TF32" in text
 
 
 def test_the_page_and_the_readme_are_those_of_the_files(tmp_path, monkeypatch):
