@@ -1,11 +1,15 @@
 """Kernel ridge on blocks of features, against scikit-learn's and a loop that leaves one row out."""
 
+from functools import partial
+
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import clusterica
 from clusterica import config_context
 from clusterica.linear import KernelRidgeClassifier, every_fifth
 
@@ -144,6 +148,33 @@ def test_wide_blocks_are_cut(data, kernel, monkeypatch):
     np.testing.assert_allclose(model.fit(X, y).decision_function(X), expected, rtol=1e-9)
     if kernel == "linear":
         assert [len(W) for W in model.coef_] == [3, 3, 1]
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_a_model_that_learned_wide_blocks_as_a_whole_predicts(data, kernel, tmp_path, monkeypatch):
+    """Models that an older version has saved are of blocks as they came."""
+    X, y = data
+    features = partial(np.split, indices_or_sections=[5], axis=1)
+    monkeypatch.setattr("clusterica.linear._kernel_ridge.COLUMNS", 7)
+    model = KernelRidgeClassifier(kernel, alpha=0.5, gamma=0.01).fit(X, y)
+    blocks = clone(model).set_params(features=features).fit(X, y)
+    expected = model.decision_function(X), blocks.decision_function(X)
+    clusterica.save(model, tmp_path / "model.safetensors")
+    monkeypatch.setattr("clusterica.linear._kernel_ridge.COLUMNS", 3)
+    model = clusterica.load(tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(model.decision_function(X), expected[0])
+    np.testing.assert_array_equal(blocks.decision_function(X), expected[1])
+
+
+@pytest.mark.parametrize("widths", [[4, 3], [5], [5, 2, 1]])
+def test_blocks_of_other_widths_than_in_fit_are_refused(data, widths):
+    X, y = data
+    model = KernelRidgeClassifier("linear", alpha=0.5, features=lambda X: [X[:, :5], X[:, 5:]]).fit(
+        X, y
+    )
+    model.features = lambda X: [X[:, :width] for width in widths]
+    with pytest.raises(ValueError, match=r"other widths than in fit; it must give the same blocks"):
+        model.decision_function(X)
 
 
 def test_as_many_landmarks_as_fit_the_budget(rng):

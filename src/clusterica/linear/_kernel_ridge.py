@@ -301,21 +301,32 @@ class KernelRidgeClassifier(AccuracyMixin, ClassifierMixin, Estimator):
         return X
 
     def _raw_blocks(self, X: Any) -> Iterator[Array]:
-        """Yield blocks of features, wide ones in parts; on a cluster they stay there until the next one."""
+        """Yield blocks of features as they come; on a cluster they stay there until the next one."""
         for F in (X,) if self.features is None else self.features(X):
             check_block(F, len(X))
             chunks = as_chunks(F)
             if chunks is not None:
                 F = map_chunks(lambda F: F, chunks, like=F[:1], keep=True)
-            # Standardising makes copies: of some columns at a time, since a block may fill half of memory.
-            for start in range(0, F.shape[1], COLUMNS):
-                yield F[:, start : start + COLUMNS]
+            yield F
 
     def _blocks(self, X: Any) -> Iterator[Array]:
-        """Yield blocks of standardised features, by the mean and deviation of the training rows."""
-        for F, (mean, scale) in zip(self._raw_blocks(X), self._standards, strict=True):
-            place = Place(F)
-            yield (F - place.put(mean)) * place.put(scale) if self.standardize else F
+        """Yield blocks of standardised features, by the mean and deviation of the training rows.
+
+        They are cut as fit did: a model of an older version may have learned wide blocks as a whole.
+        """
+        standards = iter(self._standards)
+        for block in self._raw_blocks(X):
+            start, width = 0, block.shape[1]
+            while start < width:
+                mean, scale = next(standards, (None, None))
+                if mean is None or start + len(mean) > width:
+                    raise _other_blocks()
+                F = block[:, start : start + len(mean)]
+                start += len(mean)
+                place = Place(F)
+                yield (F - place.put(mean)) * place.put(scale) if self.standardize else F
+        if next(standards, None) is not None:
+            raise _other_blocks()
 
     def _gram(self, X: Any) -> tuple[Gram, np.ndarray | None]:
         """Learn means and deviations of the features, and sum products over their blocks.
@@ -326,7 +337,7 @@ class KernelRidgeClassifier(AccuracyMixin, ClassifierMixin, Estimator):
         products: Any = None
         chosen = None
         squares: Any = 0.0
-        for F in self._raw_blocks(X):
+        for F in narrow_blocks(self._raw_blocks(X)):
             # The first block shows where the work is done, and so how much memory there is.
             if products is None:
                 chosen = self._landmarks(len(X), Place(F).fit_memory)
@@ -402,3 +413,17 @@ class KernelRidgeClassifier(AccuracyMixin, ClassifierMixin, Estimator):
             self.X_fit_ = here(X)
             self.kept_nbytes_ = int(np.prod(X.shape)) * to_host(X[:1]).itemsize
             self.kept_nbytes_ += to_host(self.dual_coef_).nbytes
+
+
+def narrow_blocks(blocks: Iterable[Array]) -> Iterator[Array]:
+    """Yield parts of at most COLUMNS columns of each block."""
+    # Standardising makes copies: of some columns at a time, since a block may fill half of memory.
+    for F in blocks:
+        for start in range(0, F.shape[1], COLUMNS):
+            yield F[:, start : start + COLUMNS]
+
+
+def _other_blocks() -> ValueError:
+    return ValueError(
+        "features(X) gave blocks of other widths than in fit; it must give the same blocks on every call"
+    )
