@@ -106,9 +106,11 @@ def test_table_3_saves_the_models_it_scored(reproduced, tmp_path, device):
             assert chosen > 0 or found["first"][i] == found["accuracies"][i]
     train, folds, _ = stl10(Context(quick=True))
     for name in ("Raw pixels", "K-means, triangle", "d-RICA", "kRICA"):
-        for i, fold in enumerate(folds):
-            model = clusterica.load(folder / scores[name]["models"][i])
-            outside = np.setdiff1d(np.arange(len(train.labels)), fold)
+        models = scores[name]["models"]
+        assert len(models) == outcome.result.settings["n_folds"] == 2
+        for i, path in enumerate(models):
+            model = clusterica.load(folder / path)
+            outside = np.setdiff1d(np.arange(len(train.labels)), folds[i])
             hits = model.predict(train.images[outside]) == train.labels[outside]
             np.testing.assert_allclose(np.mean(hits), scores[name]["accuracies"][i], atol=0.005)
 
