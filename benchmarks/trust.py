@@ -120,8 +120,10 @@ def measure(names: list[str]) -> None:
         print(name, known[name], flush=True)
 
 
-def row_of(name: str, found: dict[str, Any]) -> list[str]:
-    """Return the row of a part in the table."""
+def row_of(name: str, found: dict[str, Any] | None) -> list[str]:
+    """Return the row of a part in the table; None stands for one that was not run."""
+    if found is None:
+        return [name, "not run", "none", "none"]
     if "kills" in found:
         wrong = found["not the same"]
         text = f"{found['kills']:,} kills of {found['learners']} learners, "
@@ -137,7 +139,7 @@ def page() -> str:
     lines = [".. Written by ``python -m benchmarks.trust``.", ""]
     if RESULTS.exists():
         parts = json.loads(RESULTS.read_text())
-        rows = [row_of(name, parts[name]) for name in PARTS if name in parts]
+        rows = [row_of(name, parts.get(name)) for name in PARTS]
         lines += rst_table(["Tests", "Last run", "Commit", "Date"], rows)
     if FUZZ.exists():
         rows = [

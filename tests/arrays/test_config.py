@@ -1,5 +1,8 @@
 """Settings: amounts of memory, threads, nesting, and what is refused."""
 
+import json
+import os
+import pickle
 import threading
 
 import numpy as np
@@ -7,8 +10,8 @@ import pytest
 
 import clusterica
 from clusterica import config_context, get_config, set_config
-from clusterica.arrays import active_config
-from clusterica.arrays._place import Place, host_memory, parse_bytes
+from clusterica.arrays import _place, active_config
+from clusterica.arrays._place import Place, group_limits, host_memory, parse_bytes
 
 pytestmark = pytest.mark.usefixtures("keep_config")
 
@@ -160,9 +163,83 @@ def test_matrices_of_a_fit_may_take_a_quarter_of_the_machine():
         assert Place(None).fit_memory == 3 * 2**20
 
 
-@pytest.mark.parametrize(("limit", "expected"), [("1048576\n", 2**20), ("max\n", None)])
-def test_memory_of_a_container_is_its_limit(monkeypatch, limit, expected):
+@pytest.mark.parametrize(
+    ("groups", "files", "expected"),
+    [
+        ("", {}, []),
+        ("0::/\n", {"memory.max": "max\n"}, []),
+        ("0::/\n", {"memory.max": "1048576\n"}, [2**20]),
+        (
+            "0::/a.slice/b\n",
+            {
+                "a.slice/memory.max": "70000\n",
+                "a.slice/b/memory.max": "80000\n",
+                "x/memory.max": "3",
+            },
+            [70000, 80000],
+        ),
+        # A container of version 1 sees its own limit at the top, and its group by the name of the host.
+        ("4:memory:/docker/1\n", {"memory/memory.limit_in_bytes": "5000\n"}, [5000]),
+        (
+            "11:cpu,memory:/jobs/7\n3:cpuset:/other\n1:name=systemd:/other\n",
+            {
+                "memory/jobs/memory.limit_in_bytes": "9223372036854771712\n",
+                "memory/jobs/7/memory.limit_in_bytes": "6000\n",
+                "memory/other/memory.limit_in_bytes": "1\n",
+                "other/memory.max": "1\n",
+            },
+            [6000, 9223372036854771712],
+        ),
+    ],
+)
+def test_limits_of_control_groups(tmp_path, groups, files, expected):
+    listed = tmp_path / "proc" / "self" / "cgroup"
+    listed.parent.mkdir(parents=True)
+    listed.write_text(groups)
+    for name, limit in files.items():
+        path = tmp_path / "sys" / "fs" / "cgroup" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(limit)
+    assert sorted(group_limits(tmp_path)) == expected
+
+
+def test_memory_is_the_least_of_the_limits(monkeypatch):
+    resource = pytest.importorskip("resource")
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (resource.RLIM_INFINITY, 0))
+    monkeypatch.setattr(_place, "group_limits", lambda: [])
     whole = host_memory.__wrapped__()
-    monkeypatch.setattr("pathlib.Path.read_text", lambda path: limit)
-    found = host_memory.__wrapped__()
-    assert found == expected or (expected is None and found >= whole)
+    assert whole == os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    monkeypatch.setattr(_place, "group_limits", lambda: [2**62, 2**21])
+    assert host_memory.__wrapped__() == 2**21
+    limits = {resource.RLIMIT_AS: (2**20, 2**30)}
+    monkeypatch.setattr(resource, "getrlimit", limits.__getitem__)
+    assert host_memory.__wrapped__() == 2**20
+
+
+@pytest.mark.parametrize(
+    "restore", [lambda settings: set_config(**settings), lambda _: set_config(memory=None)]
+)
+def test_settings_are_restored_exactly(restore):
+    """The default of the budget is not taken for one that the user has set."""
+    before, share = get_config(), Place(None).fit_memory
+    set_config(memory="1MiB")
+    assert Place(None).fit_memory == 2**20
+    restore(before)
+    assert get_config() == before
+    assert not active_config().memory_is_set
+    assert Place(None).fit_memory == share
+    with config_context(memory="512MiB"):
+        # The same number, but set.
+        assert Place(None).fit_memory == 2**29
+        chosen = get_config()
+        with config_context(memory=None):
+            assert Place(None).fit_memory == share
+            with config_context(**chosen):
+                assert active_config().memory_is_set
+
+
+def test_settings_are_plain_numbers_for_json_and_pickle():
+    settings = get_config()
+    assert json.loads(json.dumps(settings)) == settings
+    set_config(**pickle.loads(pickle.dumps(settings)))
+    assert not active_config().memory_is_set

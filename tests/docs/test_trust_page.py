@@ -37,3 +37,19 @@ def test_failures_are_shown(tmp_path, monkeypatch):
     assert "30 tests passed, 2 failed; 1,234 random cases" in page
     assert "50,000" in page
     assert "KeyError: x" in page
+    assert [line for line in page.splitlines() if "not run" in line] == ["     - not run"] * 5
+    assert "* - GPU\n     - not run" in page
+
+
+def test_the_gpu_of_a_run_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(trust, "RESULTS", tmp_path / "trust.json")
+    found = {
+        "passed": 9,
+        "failed": 0,
+        "cases": 0,
+        "gpu": "NVIDIA X",
+        "commit": "abc",
+        "date": "2026-01-01",
+    }
+    (tmp_path / "trust.json").write_text(json.dumps({"GPU": found}))
+    assert "* - NVIDIA X\n     - 9 tests passed, 0 failed\n     - abc" in trust.page()

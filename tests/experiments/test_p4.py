@@ -5,8 +5,9 @@ import pytest
 from sklearn.base import BaseEstimator, TransformerMixin
 
 import clusterica
-from clusterica.experiments import Context, run
+from clusterica.experiments import Context, IncompleteError, run
 from clusterica.experiments._recognition import Constants, Labeled, inner_score, stl10
+from clusterica.experiments.xiao_zhu_zhao_2013 import table3
 from clusterica.experiments.xiao_zhu_zhao_2013._methods import (
     NAMES,
     SLOW,
@@ -105,11 +106,51 @@ def test_table_3_saves_the_models_it_scored(reproduced, tmp_path, device):
             assert chosen > 0 or found["first"][i] == found["accuracies"][i]
     train, folds, _ = stl10(Context(quick=True))
     for name in ("Raw pixels", "K-means, triangle", "d-RICA", "kRICA"):
-        for i, fold in enumerate(folds):
-            model = clusterica.load(folder / scores[name]["models"][i])
-            outside = np.setdiff1d(np.arange(len(train.labels)), fold)
+        models = scores[name]["models"]
+        assert len(models) == outcome.result.settings["n_folds"] == 2
+        for i, path in enumerate(models):
+            model = clusterica.load(folder / path)
+            outside = np.setdiff1d(np.arange(len(train.labels)), folds[i])
             hits = model.predict(train.images[outside]) == train.labels[outside]
             np.testing.assert_allclose(np.mean(hits), scores[name]["accuracies"][i], atol=0.005)
+
+
+def test_table_3_runs_a_supervised_row_once_its_teacher_is_there(tmp_path, monkeypatch):
+    computed = []
+
+    def scored_without_work(ctx, make, train, folds, *, supervised, name, n_scored):
+        computed.append(name.removeprefix("P4-table3-"))
+        assert len(make) == 2 or not supervised
+        return FoldScores([0.5, 0.6], [0, 0], [0.5, 0.6], [], [], relearned=supervised)
+
+    monkeypatch.setattr(table3, "score_folds", scored_without_work)
+    monkeypatch.setattr(
+        table3,
+        "median_similarities",
+        lambda *args, **settings: {"polynomial": {"unit length": 0.5}},
+    )
+    monkeypatch.setattr(table3, "similarity_note", lambda found: "")
+    arguments = {"quick": True, "output": tmp_path}
+    with pytest.raises(ValueError, match="'d-RICA' takes the settings that row 'RICA, 8x8' chose"):
+        run("P4-table3", rows=("d-RICA",), **arguments)
+    with pytest.raises(ValueError, match=r"has no row 'e-RICA'.*; DRICA; d-RICA; d-kRICA"):
+        run("P4-table3", rows=("e-RICA",), **arguments)
+    assert computed == []
+    with pytest.raises(
+        IncompleteError, match=r"; kRICA; kRICA, white; DRICA; d-kRICA; .*median k\."
+    ):
+        run("P4-table3", rows=("d-RICA", "RICA, 8x8"), **arguments)
+    # It does not wait for the teacher of others, nor for rows that teach none.
+    with pytest.raises(IncompleteError, match=r"; kRICA; kRICA, white; d-kRICA; .*median k\."):
+        run("P4-table3", rows=("DRICA",), **arguments)
+    assert computed == ["RICA-8x8", "d-RICA", "DRICA"]
+    late = [name for name in table3.PAPER if name not in ("RICA, 8x8", "d-RICA", "DRICA", *WHITE)]
+    # The last rows that the table needs; those in white space may be missing.
+    parts = run("P4-table3", rows=(*late, "median k"), **arguments).parts
+    assert [name for name in table3.PAPER if name not in parts] == [*WHITE]
+    parts = run("P4-table3", rows=(WHITE[0],), **arguments).parts
+    assert [name for name in table3.PAPER if name not in parts] == [WHITE[1]]
+    assert len(run("P4-table3", **arguments).result.rows) == len(table3.PAPER) == len(computed)
 
 
 @pytest.mark.slow

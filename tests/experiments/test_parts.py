@@ -1,6 +1,9 @@
 """Long experiments are computed in parts, which are kept, checked and joined by the code."""
 
 import json
+import os
+import threading
+import time
 
 import pytest
 
@@ -144,6 +147,78 @@ def test_two_processes_keep_the_rows_of_each_other(table, tmp_path, monkeypatch)
     record = json.loads(outcome.json_path.read_text())
     assert [row for row, _ in record["rows"]] == ["a, 1", "b", "c", "d"]
     assert list(record["parts"]) == ["constant", "a, 1", "b", "c", "d"]
+    assert [path.name for path in tmp_path.iterdir()] == ["T0-long.json"]
+
+
+def test_rows_that_another_process_saves_before_the_end_are_in_the_table(
+    table, tmp_path, monkeypatch
+):
+    """It ends while this one draws its pictures."""
+    table[1]["optional"] = ("c", "d")
+    with pytest.raises(IncompleteError):
+        run("T0-long", output=tmp_path, rows=("a, 1",))
+    run("T0-long", output=tmp_path, rows=("b",))
+    check_rows, ended = _parts.PartStore.check_rows, []
+
+    def while_another_ends(self):
+        if not ended:
+            ended.append(1)
+            run("T0-long", output=tmp_path, rows=("c",))
+        check_rows(self)
+
+    monkeypatch.setattr(_parts.PartStore, "check_rows", while_another_ends)
+    outcome = run("T0-long", output=tmp_path, rows=("d",), fresh=True)
+    record = json.loads(outcome.json_path.read_text())
+    assert [row for row, _ in record["rows"]] == ["a, 1", "b", "c", "d"]
+    assert list(record["parts"]) == ["constant", *(row for row, _ in record["rows"])]
+    # The table was made again, but no row.
+    assert table[0] == ["constant", "a, 1", "b", "d", "c"]
+
+
+def test_a_row_that_is_joined_while_all_are_read_is_found(table, tmp_path, monkeypatch):
+    """It leaves the files of parts between two readings."""
+    other = _parts.PartStore("T0-long", tmp_path, lambda started, seconds: {})
+    other.compute("c", lambda: 1, {}, always=False)
+    saved, ended = _parts.PartStore._saved, []
+
+    def while_another_ends(self):
+        if not ended:
+            ended.append(1)
+            _parts.write_json(tmp_path / "T0-long.json", {"parts": other.join()})
+            other.clean()
+        return saved(self)
+
+    monkeypatch.setattr(_parts.PartStore, "_saved", while_another_ends)
+    assert list(_parts.PartStore("T0-long", tmp_path, None).parts) == ["c"]
+    assert ended
+
+
+def test_two_processes_do_not_join_at_the_same_time(table, tmp_path, monkeypatch):
+    table[1]["optional"] = ("c", "d")
+    run("T0-long", output=tmp_path, rows=("a, 1", "b"))
+    write, others = _parts.write_json, []
+
+    def while_another_ends(path, content):
+        if not others:
+            others.append(threading.Thread(target=run, args=("T0-long",), kwargs=arguments))
+            others[0].start()
+            others[0].join(0.5)
+        write(path, content)
+
+    arguments = {"output": tmp_path, "rows": ("c",)}
+    monkeypatch.setattr("clusterica.experiments._runner.write_json", while_another_ends)
+    outcome = run("T0-long", output=tmp_path, rows=("d",))
+    others[0].join()
+    record = json.loads(outcome.json_path.read_text())
+    assert [row for row, _ in record["rows"]] == ["a, 1", "b", "c", "d"]
+    assert [path.name for path in tmp_path.iterdir()] == ["T0-long.json"]
+
+
+def test_a_process_that_was_killed_does_not_stop_others(table, tmp_path):
+    lock = tmp_path / "T0-long.lock"
+    lock.touch()
+    os.utime(lock, (time.time() - _parts.STALE - 1,) * 2)
+    run("T0-long", output=tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["T0-long.json"]
 
 

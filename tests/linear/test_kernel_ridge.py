@@ -1,13 +1,18 @@
 """Kernel ridge on blocks of features, against scikit-learn's and a loop that leaves one row out."""
 
+import tracemalloc
+from functools import partial
+
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import clusterica
 from clusterica import config_context
-from clusterica.linear import KernelRidgeClassifier, every_fifth
+from clusterica.linear import KernelRidgeClassifier, _gram, every_fifth
 
 
 @pytest.fixture
@@ -146,6 +151,33 @@ def test_wide_blocks_are_cut(data, kernel, monkeypatch):
         assert [len(W) for W in model.coef_] == [3, 3, 1]
 
 
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_a_model_that_learned_wide_blocks_as_a_whole_predicts(data, kernel, tmp_path, monkeypatch):
+    """Models that an older version has saved are of blocks as they came."""
+    X, y = data
+    features = partial(np.split, indices_or_sections=[5], axis=1)
+    monkeypatch.setattr("clusterica.linear._kernel_ridge.COLUMNS", 7)
+    model = KernelRidgeClassifier(kernel, alpha=0.5, gamma=0.01).fit(X, y)
+    blocks = clone(model).set_params(features=features).fit(X, y)
+    expected = model.decision_function(X), blocks.decision_function(X)
+    clusterica.save(model, tmp_path / "model.safetensors")
+    monkeypatch.setattr("clusterica.linear._kernel_ridge.COLUMNS", 3)
+    model = clusterica.load(tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(model.decision_function(X), expected[0])
+    np.testing.assert_array_equal(blocks.decision_function(X), expected[1])
+
+
+@pytest.mark.parametrize("widths", [[4, 3], [5], [5, 2, 1]])
+def test_blocks_of_other_widths_than_in_fit_are_refused(data, widths):
+    X, y = data
+    model = KernelRidgeClassifier("linear", alpha=0.5, features=lambda X: [X[:, :5], X[:, 5:]]).fit(
+        X, y
+    )
+    model.features = lambda X: [X[:, :width] for width in widths]
+    with pytest.raises(ValueError, match=r"other widths than in fit; it must give the same blocks"):
+        model.decision_function(X)
+
+
 def test_as_many_landmarks_as_fit_the_budget(rng):
     X, y = rng.normal(size=(2000, 4)), rng.integers(0, 3, 2000)
     with config_context(memory="200MiB"):
@@ -154,8 +186,8 @@ def test_as_many_landmarks_as_fit_the_budget(rng):
     with config_context(memory="16MiB"):
         model = KernelRidgeClassifier(alpha=1.0, gamma=0.1, n_landmarks="auto").fit(X, y)
     n = len(model.X_fit_)
-    assert 400 < n < 2000
-    assert 12 * 2000 * n + 24 * n**2 <= 16 * 2**20 < 12 * 2000 * (n + 1) + 24 * (n + 1) ** 2
+    assert 300 < n < 2000
+    assert 18 * 2000 * n + 16 * n**2 <= 16 * 2**20 < 18 * 2000 * (n + 1) + 16 * (n + 1) ** 2
 
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
@@ -221,12 +253,48 @@ def test_bad_blocks(data, features, message):
 def test_values_are_compared_on_some_rows_and_the_solution_has_all(data, monkeypatch, n_landmarks):
     X, y = data
     monkeypatch.setattr("clusterica.linear._gram.SEARCH_ROWS", 60)
+    shapes, outcome = [], _gram.GramProblem._outcome
+
+    def with_shape(self, gamma, alpha):
+        shapes.append(self.gram.products.shape)
+        return outcome(self, gamma, alpha)
+
+    monkeypatch.setattr(_gram.GramProblem, "_outcome", with_shape)
     model = KernelRidgeClassifier(n_landmarks=n_landmarks, random_state=0).fit(X, y)
-    assert len(model.search_["alpha"]) > 3
+    *compared, last = shapes
+    assert len(compared) > 3
+    assert set(compared) == {(60, 60)}
+    assert last == (90, n_landmarks or 90)
+    assert [len(found) for found in model.search_.values()] == 3 * [len(compared)]
+    assert model.alpha_ in model.search_["alpha"]
+    # All accuracies are shares of the same 60 rows.
+    np.testing.assert_allclose(model.search_["accuracy"] * 60 % 1, 0, atol=1e-9)
     given = {"alpha": model.alpha_, "gamma": model.gamma_}
     other = KernelRidgeClassifier(n_landmarks=n_landmarks, random_state=0, **given).fit(X, y)
     np.testing.assert_allclose(model.decision_function(X), other.decision_function(X), atol=1e-9)
     assert model.validation_accuracy_ == other.validation_accuracy_
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+@pytest.mark.parametrize(
+    ("n", "n_landmarks", "alpha"),
+    [(900, None, "auto"), (1500, None, 0.1), (12000, 60, "auto"), (2000, 700, 0.1)],
+)
+def test_memory_is_what_the_docstring_says(rng, kernel, n, n_landmarks, alpha):
+    X, y = rng.normal(size=(n, 4)), rng.integers(2, size=n)
+    model = KernelRidgeClassifier(kernel, alpha=alpha, n_landmarks=n_landmarks, random_state=0)
+    clone(model).set_params(n_landmarks=10).fit(
+        X[:60], y[:60]
+    )  # what is imported and compiled once
+    tracemalloc.start()
+    try:
+        model.fit(X, y)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    said = 24 * n**2 if n_landmarks is None else 18 * n * n_landmarks + 16 * n_landmarks**2
+    # A few columns of features, targets and decisions come on top.
+    assert said / 2 < peak < said + 200 * n
 
 
 def test_matrices_are_worked_on_in_pieces(data, monkeypatch):
@@ -234,8 +302,7 @@ def test_matrices_are_worked_on_in_pieces(data, monkeypatch):
     torch = pytest.importorskip("torch")
     X, y = data
     expected = KernelRidgeClassifier(alpha=0.5, gamma=0.05).fit(X, y)
-    for module in ("_gram", "_kernel_ridge"):
-        monkeypatch.setattr(f"clusterica.linear.{module}.ROWS", 13)
+    monkeypatch.setattr("clusterica.linear._gram.ROWS", 13)
     for rows in (X, torch.asarray(X)):
         model = KernelRidgeClassifier(alpha=0.5, gamma=0.05).fit(rows, y)
         found, decisions = np.asarray(model.dual_coef_), expected.validation_decisions_

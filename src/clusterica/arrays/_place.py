@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, replace
 from functools import cache
@@ -32,18 +32,25 @@ _UNITS |= {f"{p}iB": 1024**i for i, p in enumerate("KMGT", 1)}
 _UNITS |= {f"{p}B": 1000**i for i, p in enumerate("KMGT", 1)}
 
 
+class NoBudget(int):
+    """The bytes for blocks where nobody has set a budget; :func:`set_config` takes them for none again."""
+
+
 @dataclass(frozen=True)
 class Config:
     """Settings in bytes and counts, as the walk over blocks reads them."""
 
-    memory: int = 512 * 1024**2
+    memory: int = NoBudget(512 * 1024**2)
     threads: int | None = None
     device: str | None = None
     lazy: bool | str = "auto"
     gpu_kernels: str | None = "auto"
     precision: str = "float32"
-    memory_is_set: bool = False
-    """Whether the user chose the budget; a GPU gets a larger one otherwise."""
+
+    @property
+    def memory_is_set(self) -> bool:
+        """Whether the user chose the budget; a GPU gets a larger one otherwise."""
+        return not isinstance(self.memory, NoBudget)
 
     @property
     def n_threads(self) -> int:
@@ -70,16 +77,15 @@ def get_config() -> dict[str, Any]:
     -------
     dict
         ``memory`` (bytes), ``threads``, ``device``, ``lazy``, ``gpu_kernels`` and ``precision``; see
-        :func:`config_context`.
+        :func:`config_context`. ``set_config(**settings)`` restores them: the default of ``memory`` is not
+        taken for a budget then.
     """
-    settings = asdict(active_config())
-    del settings["memory_is_set"]
-    return settings
+    return asdict(active_config())
 
 
 def set_config(
     *,
-    memory: str | int = _KEEP,
+    memory: str | int | None = _KEEP,
     threads: int | None = _KEEP,
     device: str | None = _KEEP,
     lazy: bool | str = _KEEP,
@@ -108,7 +114,7 @@ def set_config(
 @contextmanager
 def config_context(
     *,
-    memory: str | int = _KEEP,
+    memory: str | int | None = _KEEP,
     threads: int | None = _KEEP,
     device: str | None = _KEEP,
     lazy: bool | str = _KEEP,
@@ -119,9 +125,9 @@ def config_context(
 
     Parameters
     ----------
-    memory : str or int
+    memory : str, int or None
         Budget of working memory for the blocks of rows in flight, such as ``"2GiB"`` or a number of
-        bytes. The default is ``"512MiB"``, or a sixteenth of the memory of a CUDA device for blocks there,
+        bytes. None, the default, is 512 MiB, or a sixteenth of the memory of a CUDA device for blocks there,
         if that is more. The data itself, the results and the learned parameters come on top, and a matrix of
         products of all rows where a fit says that it has one: it may take a quarter of the machine's memory,
         half of a GPU's, or ``memory`` if that is set.
@@ -175,8 +181,9 @@ def config_context(
 
 def _changed(config: Config, **settings: Any) -> Config:
     settings = {name: value for name, value in settings.items() if value is not _KEEP}
-    if "memory" in settings:
-        settings |= {"memory": parse_bytes(settings["memory"]), "memory_is_set": True}
+    memory = settings.get("memory")
+    if "memory" in settings and not isinstance(memory, NoBudget):
+        settings["memory"] = Config.memory if memory is None else parse_bytes(memory)
     threads = settings.get("threads")
     if threads is not None and not (_is_integer(threads) and threads >= 1):
         raise ValueError(f"threads={threads!r} must be a positive integer, or None for all cores")
@@ -424,12 +431,43 @@ def host_memory() -> int:
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):  # not on Windows
         return 0
+    limits = group_limits()
+    with suppress(AttributeError, ImportError):  # not on every system
+        import resource
+
+        # That of "ulimit -v", which batch systems set for a job; none is a negative number.
+        limits.append(resource.getrlimit(resource.RLIMIT_AS)[0])
+    return min([total, *(limit for limit in limits if limit >= 0)])
+
+
+def group_limits(root: Path = Path("/")) -> list[int]:
+    """Return the limits of the control groups of this process, such as that of a container, and those above.
+
+    Those of version 2 are in ``memory.max``, and those of version 1 under ``memory``.
+    """
+    top = root / "sys" / "fs" / "cgroup"
+    # A container sees its own group at the top.
+    files = {top / "memory.max", top / "memory" / "memory.limit_in_bytes"}
+    for line in _read(root / "proc" / "self" / "cgroup").splitlines():
+        # Such as "0::/user.slice/job" of version 2, and "4:memory:/job" of version 1.
+        _, _, named = line.partition(":")
+        controllers, _, group = named.partition(":")
+        place = Path(group.lstrip("/"))
+        for part in (place, *place.parents):
+            if not controllers:
+                files.add(top / part / "memory.max")
+            elif "memory" in controllers.split(","):
+                files.add(top / "memory" / part / "memory.limit_in_bytes")
+    # "max" stands for no limit in version 2, and a number larger than any memory in version 1.
+    found = [_read(path).strip() for path in files]
+    return [int(limit) for limit in found if limit.isdigit()]
+
+
+def _read(path: Path) -> str:
     try:
-        # A container may use less than the machine has. "max" stands for no limit.
-        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
+        return path.read_text()
     except OSError:
-        return total
-    return min(total, int(limit)) if limit.isdigit() else total
+        return ""
 
 
 def on_torch_device(X: np.ndarray, device: str) -> Array:

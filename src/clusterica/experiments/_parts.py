@@ -10,7 +10,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +19,9 @@ from typing import Any
 import numpy as np
 
 from clusterica.files import write_file
+
+# Joining reads and writes a few small files: after so many seconds its process was killed in the middle.
+STALE = 60
 
 
 class IncompleteError(Exception):
@@ -56,6 +59,8 @@ class PartStore:
     rows: tuple[str, ...] = ()
     fresh: bool = False
     parts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    seen: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """The parts whose values the experiment has read."""
     _computed: set[str] = field(default_factory=set)
     _known: dict[str, Any] = field(default_factory=dict)
     """The settings of this run for each part."""
@@ -74,7 +79,7 @@ class PartStore:
         settings = self._known[name] = _through_json(settings)
         wanted = always or not self.rows or name in self.rows
         # Parts that all rows need are not recomputed for each call with --rows.
-        again = self.fresh and not (always and self.rows)
+        again = self.fresh and name not in self._computed and not (always and self.rows)
         if wanted and (again or name not in self.parts):
             started, start = datetime.now(UTC), time.perf_counter()
             value = _through_json(job())
@@ -99,6 +104,7 @@ class PartStore:
             self.check_rows()
             missing = [name for name in names if name not in self.parts]
             raise IncompleteError(self.name, done, missing)
+        self.seen |= {name: self.parts[name] for name in done}
         return {name: self.parts[name]["value"] for name in done}
 
     def check_rows(self) -> None:
@@ -108,9 +114,30 @@ class PartStore:
                 known = "; ".join(self._known)
                 raise ValueError(f"{self.name} has no row {row!r}; --rows takes: {known}")
 
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep other processes from joining parts meanwhile: one would overwrite the file of the other."""
+        lock = self.folder / f"{self.name}.lock"
+        while True:
+            try:
+                lock.touch(exist_ok=False)
+                break
+            except FileExistsError:
+                with suppress(FileNotFoundError):  # the other process has just ended
+                    if time.time() - lock.stat().st_mtime > STALE:
+                        lock.unlink()
+            time.sleep(0.05)
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
+
     def join(self) -> dict[str, dict[str, Any]]:
-        """Return the parts in the order of the experiment, for its file."""
-        self._read()  # another process may have joined its parts while this one drew the pictures
+        """Return the parts in the order of the experiment, for its file.
+
+        They are more than what the experiment has seen if another process has saved some since.
+        """
+        self._read()
         return {name: self.parts[name] for name in self._known if name in self.parts}
 
     def clean(self) -> None:
@@ -137,11 +164,11 @@ class PartStore:
 
     def _read(self) -> None:
         """Read what is saved, also by other processes, but for what this one has computed: that is newer."""
+        # First the files of parts: what another process joins after that is in the file of the experiment.
+        saved = {part["row"]: part for _, part in self._saved()}
         joined = self.folder / f"{self.name}.json"
-        saved: dict[str, dict[str, Any]] = {}
         if joined.exists():
-            saved |= json.loads(joined.read_text(encoding="utf-8")).get("parts", {})
-        saved |= {part["row"]: part for _, part in self._saved()}
+            saved = json.loads(joined.read_text(encoding="utf-8")).get("parts", {}) | saved
         self.parts |= {row: part for row, part in saved.items() if row not in self._computed}
 
     def _saved(self) -> Iterator[tuple[Path, dict[str, Any]]]:

@@ -111,25 +111,54 @@ def run(
 
     store = PartStore(chosen.name, folder, stamp, tuple(rows), fresh)
 
-    started, start = datetime.now(UTC), time.perf_counter()
-    result = chosen.run(replace(context, store=store))
-    store.check_rows()
-    seconds = time.perf_counter() - start
+    started, seconds = datetime.now(UTC), 0.0
+    json_path = folder / f"{chosen.name}.json"
+    while True:
+        start = time.perf_counter()
+        result = chosen.run(replace(context, store=store))
+        store.check_rows()
+        seconds += time.perf_counter() - start
+        pictures = _drawn(chosen, result, folder)
+        with store.alone():
+            parts = store.join()
+            # Rows that another process has saved meanwhile get into the table too: once more, with all saved.
+            if parts == store.seen:
+                for path, picture in pictures:
+                    write_file(path, picture)
+                paths = tuple(path for path, _ in pictures)
+                record = _record(chosen, result, paths, quick, stamp(started, seconds), parts)
+                write_json(json_path, record)
+                store.clean()
+                break
+    values = {row: part["value"] for row, part in parts.items()}
+    return Outcome(chosen, result, quick, seconds, json_path, paths, values)
 
-    pictures = []
-    for picture in result.pictures:
-        # NAME.png, or NAME-b.png for one that is named b.
-        suffix = f"-{picture.name}" if picture.name else ""
-        pictures.append(folder / f"{chosen.name}{suffix}.png")
-        write_file(pictures[-1], png_bytes(picture.figure))
-    parts = store.join()
-    record = {
+
+def _drawn(chosen: Experiment, result: Result, folder: Path) -> list[tuple[Path, bytes]]:
+    """Return the pictures and the paths of their files: NAME.png, or NAME-b.png for one that is named b."""
+    names = [f"-{picture.name}" if picture.name else "" for picture in result.pictures]
+    return [
+        (folder / f"{chosen.name}{name}.png", png_bytes(picture.figure))
+        for name, picture in zip(names, result.pictures, strict=True)
+    ]
+
+
+def _record(
+    chosen: Experiment,
+    result: Result,
+    paths: tuple[Path, ...],
+    quick: bool,
+    made: dict[str, Any],
+    parts: dict[str, Any],
+) -> dict[str, Any]:
+    """Return what is written to NAME.json."""
+    return {
         "name": chosen.name,
         "title": chosen.title,
         "paper": chosen.paper,
         "claim": chosen.claim,
         "quick": quick,
-        "made": stamp(started, seconds),
+        "made": made,
         "settings": dict(result.settings),
         "values": dict(result.values),
         "columns": list(result.columns),
@@ -138,12 +167,7 @@ def run(
         "note": result.note,
         "pictures": [
             {"file": path.name, "caption": picture.caption, "alt": picture.alt}
-            for path, picture in zip(pictures, result.pictures, strict=True)
+            for path, picture in zip(paths, result.pictures, strict=True)
         ],
         "parts": parts,
     }
-    json_path = folder / f"{chosen.name}.json"
-    write_json(json_path, record)
-    store.clean()
-    values = {row: part["value"] for row, part in parts.items()}
-    return Outcome(chosen, result, quick, seconds, json_path, tuple(pictures), values)

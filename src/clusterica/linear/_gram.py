@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -31,7 +31,7 @@ ALPHAS = tuple(10.0 ** (e / 2) for e in range(-6, 3))
 GAMMAS = (0.05, 0.1, 0.2, 0.5, 1.0)
 # Rows on which "auto" compares values, if there are more: the time of a value grows as the cube of the rows.
 SEARCH_ROWS = 20_000
-# Rows of a matrix that are worked on at a time, where a copy of the whole would take too much memory.
+# Most rows of a matrix that are worked on at a time, where a copy of the whole would take too much memory.
 ROWS = 4096
 
 
@@ -75,7 +75,8 @@ class GramProblem:
     def solve(self) -> Trial:
         """Return the solution on all rows, with the best alpha and gamma on rows that are left out."""
         is_auto = self.alpha == "auto" or (self.kernel == "rbf" and self.gamma == "auto")
-        if is_auto and self.gram.products.shape[1] > SEARCH_ROWS:
+        on_some_rows = is_auto and self.gram.products.shape[1] > SEARCH_ROWS
+        if on_some_rows:
             fewer = self._of_some_rows()
             chosen = fewer.solve()
             self.alpha, self.gamma = chosen.alpha, chosen.gamma or self.gamma
@@ -85,24 +86,19 @@ class GramProblem:
         alphas = ALPHAS if self.alpha == "auto" else (None,)
         gammas: tuple[float | None, ...] = (None,)
         if self.kernel == "rbf" and self.gamma == "auto":
-            D = self._distances()
-            # Up to a million pairs are enough for a median.
-            some = to_host(D[:: max(1, len(D) // 1000), :: max(1, D.shape[1] // 1000)])
-            del D  # as large as the Gram matrix
-            # Where most rows are equal their distances are rounding, which may be negative.
-            typical = float(np.median(some))
-            rounding = (
-                16 * float(np.finfo(np.float32).eps) * float(np.max(to_host(self.gram.squares)))
-            )
-            gammas = tuple(g / (typical if typical > rounding else 1.0) for g in GAMMAS)
+            typical = self._typical_distance()
+            gammas = tuple(g / typical for g in GAMMAS)
         elif self.kernel == "rbf":
             gammas = (float(self.gamma),)
         found: dict[int, tuple[Trial, int]] = {}
 
         def at_gamma(i: int) -> Trial:
             def at_alpha(j: int) -> Trial:
-                self.tried.append(self._outcome(gammas[i], alphas[j]))
-                return self.tried[-1]
+                one = self._outcome(gammas[i], alphas[j])
+                # An accuracy on all rows would not compare with those on some. Solutions are not kept.
+                if not on_some_rows:
+                    self.tried.append(one._replace(A=None, decisions=None))
+                return one
 
             # The best alpha of the nearest width is near that of this one.
             nearest = min(found, key=lambda k: abs(k - i), default=None)
@@ -132,21 +128,32 @@ class GramProblem:
             self, gram=some, Y=self.Y[rows], codes=self.codes[rows], landmarks=None, tried=[]
         )
 
-    def _distances(self) -> Array:
+    def _distances(self, every: tuple[int, int] = (1, 1)) -> Array:
+        """Return the squared distances, or those of every so many rows and columns; a new array."""
         squares = self.gram.squares
         own = squares if self.landmarks is None else take(squares, self.landmarks)
         # In place: on a GPU two of these matrices may be all that memory holds.
-        D = -2 * self.gram.products
-        D += squares[:, None]
-        D += own[None, :]
+        D = -2 * self.gram.products[:: every[0], :: every[1]]
+        D += squares[:: every[0], None]
+        D += own[None, :: every[1]]
         return D
+
+    def _typical_distance(self) -> float:
+        """Return the median squared distance, or 1 where most rows are equal."""
+        n, m = self.gram.products.shape
+        # Up to a million pairs are enough for a median.
+        some = to_host(self._distances((max(1, n // 1000), max(1, m // 1000))))
+        typical = float(np.median(some, overwrite_input=True))
+        # Distances of equal rows are rounding, which may be negative.
+        rounding = 16 * float(np.finfo(np.float32).eps) * float(np.max(to_host(self.gram.squares)))
+        return typical if typical > rounding else 1.0
 
     def _matrix(self, gamma: float | None) -> Array:
         """Return the kernel of all rows with all rows, or with the landmarks; a new array."""
         if self.kernel == "linear":
             return namespace_of(self.gram.products).asarray(self.gram.products, copy=True)
         D = self._distances()
-        for part in pieces(len(D), ROWS):
+        for part in row_pieces(len(D)):
             D[part, :] = rbf(D[part, :], gamma)
         return D
 
@@ -157,8 +164,12 @@ class GramProblem:
         of four fifths of the rows, and the decisions are those on the others.
         """
         G = self._matrix(gamma)
-        own = G if self.landmarks is None else take(G, self.landmarks)
-        strength = float(self.alpha) if alpha is None else alpha * mean_diagonal(own)
+        if alpha is None:
+            strength = float(self.alpha)
+        else:
+            own = G if self.landmarks is None else take(G, self.landmarks)
+            strength = alpha * mean_diagonal(own)
+            del own  # another matrix, with landmarks
         A: Array | None
         decisions = np.full(self.Y.shape, np.nan)
         if self.landmarks is None:
@@ -186,15 +197,23 @@ class GramProblem:
     def _spanned(self, C: Array, rows: np.ndarray, strength: float) -> Array | None:
         """Solve ``min |Y - C A|² + strength tr(Aᵀ W A)`` with C = k(rows, landmarks), W that of landmarks."""
         assert self.landmarks is not None
-        some = C if len(rows) == len(C) else take(C, rows)
-        normal, right = some.T @ some, some.T @ Place(C).put(self.Y[rows])
-        del some  # nearly as large as C
+        normal, right = 0.0, 0.0
+        # Some rows at a time: a copy of all would be nearly as large as C.
+        for part in row_pieces(len(rows)):
+            some = take(C, rows[part])
+            normal += some.T @ some
+            right += some.T @ Place(C).put(self.Y[rows[part]])
         own = take(C, self.landmarks)
         own *= strength
         normal += own
         del own
         # A little more on the diagonal: rounding leaves the sum indefinite where landmarks are alike.
         return solve_ridge(normal, 1e-10 * mean_diagonal(normal), right)[0]
+
+
+def row_pieces(n: int) -> Iterator[slice]:
+    """Return slices of n rows, of an eighth of them at most: little beside the matrix, also a small one."""
+    return pieces(n, min(ROWS, max(64, n // 8)))
 
 
 def here(values: Array) -> Array:
@@ -257,8 +276,8 @@ def _inverse_diagonal(L: Any) -> Any:
     """
     import torch
 
-    cuts = list(pieces(len(L), ROWS))
-    eye = torch.eye(min(ROWS, len(L)), dtype=L.dtype, device=L.device)
+    cuts = list(row_pieces(len(L)))
+    eye = torch.eye(cuts[0].stop, dtype=L.dtype, device=L.device)
     own = [
         torch.linalg.solve_triangular(
             L[cut, cut], eye[: cut.stop - cut.start, : cut.stop - cut.start], upper=False

@@ -35,19 +35,18 @@ from clusterica.arrays import (
     fit_context,
     map_chunks,
     namespace_of,
-    pieces,
     take,
     to_host,
     working_dtype,
 )
 from clusterica.linear._gram import (
-    ROWS,
     Gram,
     GramProblem,
     check_block,
     energies,
     here,
     rbf,
+    row_pieces,
     wide,
 )
 from clusterica.linear._held_out import fit_temperature, probabilities
@@ -69,8 +68,10 @@ class KernelRidgeClassifier(AccuracyMixin, ClassifierMixin, Estimator):
     kernel : {"linear", "rbf"}, default="rbf"
         K itself, or :math:`\exp(-\gamma \|z_i - z_j\|^2)` of the standardised features z.
     alpha : float or "auto", default="auto"
-        Regularisation, as in scikit-learn's ``KernelRidge``. "auto" takes the value with the best
-        leave-one-out accuracy on the training rows, 20,000 of them at most, drawn at random.
+        Regularisation, as in scikit-learn's ``KernelRidge``. "auto" takes the value with the best accuracy on
+        training rows that are left out: one at a time without landmarks, and with them every fifth row of
+        each class. Of more than 20,000 rows or landmarks 20,000 are drawn at random, and values are compared
+        on these, one left out at a time.
     gamma : float or "auto", default="auto"
         Width of the RBF: 1 over the squared distance at which it falls to 1/e. "auto" chooses it likewise.
     features : callable or None, default=None
@@ -104,7 +105,7 @@ class KernelRidgeClassifier(AccuracyMixin, ClassifierMixin, Estimator):
         Divides the decisions in :meth:`predict_proba`: the value with the smallest log loss on
         ``validation_decisions_``.
     search_ : dict
-        Values of alpha and gamma that were tried, and their accuracies.
+        Values of alpha and gamma that were tried, and their accuracies, on the rows that ``alpha`` names.
     coef_ : list of arrays (n_block, n_targets)
         Weights of the features, block by block, of wide blocks in parts; with the linear kernel, which keeps
         no rows.
@@ -117,9 +118,10 @@ class KernelRidgeClassifier(AccuracyMixin, ClassifierMixin, Estimator):
 
     Notes
     -----
-    fit takes about ``24 * n_samples**2`` bytes (``12 * n_samples * n_landmarks`` with landmarks) and refuses
-    if that is over a quarter of the memory of this machine, half of that of a GPU, or the budget that is set
-    by :func:`clusterica.config_context`. A prediction of the linear kernel
+    Besides the features, of which at most 4,096 columns of a block are standardised at a time, fit takes up
+    to ``24 * n_samples**2`` bytes, or ``18 * n_samples * n_landmarks + 16 * n_landmarks**2`` with landmarks.
+    It refuses if that is over a quarter of the memory of this machine, half of that of a GPU, or the budget
+    that is set by :func:`clusterica.config_context`. A prediction of the linear kernel
     costs the features of the new rows. That of an RBF costs the features of the new rows and of all rows in
     ``X_fit_``, once for every call: predict many rows at a time.
 
@@ -301,21 +303,32 @@ class KernelRidgeClassifier(AccuracyMixin, ClassifierMixin, Estimator):
         return X
 
     def _raw_blocks(self, X: Any) -> Iterator[Array]:
-        """Yield blocks of features, wide ones in parts; on a cluster they stay there until the next one."""
+        """Yield blocks of features as they come; on a cluster they stay there until the next one."""
         for F in (X,) if self.features is None else self.features(X):
             check_block(F, len(X))
             chunks = as_chunks(F)
             if chunks is not None:
                 F = map_chunks(lambda F: F, chunks, like=F[:1], keep=True)
-            # Standardising makes copies: of some columns at a time, since a block may fill half of memory.
-            for start in range(0, F.shape[1], COLUMNS):
-                yield F[:, start : start + COLUMNS]
+            yield F
 
     def _blocks(self, X: Any) -> Iterator[Array]:
-        """Yield blocks of standardised features, by the mean and deviation of the training rows."""
-        for F, (mean, scale) in zip(self._raw_blocks(X), self._standards, strict=True):
-            place = Place(F)
-            yield (F - place.put(mean)) * place.put(scale) if self.standardize else F
+        """Yield blocks of standardised features, by the mean and deviation of the training rows.
+
+        They are cut as fit did: a model of an older version may have learned wide blocks as a whole.
+        """
+        standards = iter(self._standards)
+        for block in self._raw_blocks(X):
+            start, width = 0, block.shape[1]
+            while start < width:
+                mean, scale = next(standards, (None, None))
+                if mean is None or start + len(mean) > width:
+                    raise _other_blocks()
+                F = block[:, start : start + len(mean)]
+                start += len(mean)
+                place = Place(F)
+                yield (F - place.put(mean)) * place.put(scale) if self.standardize else F
+        if next(standards, None) is not None:
+            raise _other_blocks()
 
     def _gram(self, X: Any) -> tuple[Gram, np.ndarray | None]:
         """Learn means and deviations of the features, and sum products over their blocks.
@@ -326,7 +339,7 @@ class KernelRidgeClassifier(AccuracyMixin, ClassifierMixin, Estimator):
         products: Any = None
         chosen = None
         squares: Any = 0.0
-        for F in self._raw_blocks(X):
+        for F in narrow_blocks(self._raw_blocks(X)):
             # The first block shows where the work is done, and so how much memory there is.
             if products is None:
                 chosen = self._landmarks(len(X), Place(F).fit_memory)
@@ -340,21 +353,20 @@ class KernelRidgeClassifier(AccuracyMixin, ClassifierMixin, Estimator):
             squares = squares + here(energies(Z))
             others = Z if chosen is None else take(Z, chosen)
             # The features may be float32; sums over blocks are float64.
-            if engine_name(Z) is not None:
-                part = here(wide(Z @ others.T))
-                products = part if products is None else products + part
-                continue
             if products is None:
-                shape = (len(X), len(others))
-                products = xp.zeros(shape, dtype=xp.float64, device=device_of(Z))
+                shape = (len(X), len(X) if chosen is None else len(chosen))
+                products = xp.zeros(shape, dtype=xp.float64, device=device_of(mean))
+            if engine_name(Z) is not None:
+                products += here(wide(Z @ others.T))
+                continue
             # Some rows at a time, without copies as large as the sum; of all pairs of rows one triangle.
-            for rows in pieces(len(X), ROWS):
+            for rows in row_pieces(len(X)):
                 first = rows.start if chosen is None else 0
                 products[rows, first:] += wide(Z[rows, :] @ others[first:, :].T)
         if products is None:
             raise ValueError("features(X) gave no block; it must give at least one")
         if chosen is None:
-            for rows in pieces(len(X), ROWS):
+            for rows in row_pieces(len(X)):
                 products[rows.stop :, rows] = products[rows, rows.stop :].T
         return Gram(products, squares), chosen
 
@@ -364,13 +376,14 @@ class KernelRidgeClassifier(AccuracyMixin, ClassifierMixin, Estimator):
         def needed(n_landmarks: int) -> int:
             if n_landmarks >= n:
                 return 24 * n * n
-            return 12 * n * n_landmarks + 24 * n_landmarks**2
+            # K, the kernel of it and an eighth for pieces of both: 17 or 18; the normal equations and a sum.
+            return 18 * n * n_landmarks + 16 * n_landmarks**2
 
         if self.n_landmarks is None:
             n_landmarks = n
         elif self.n_landmarks == "auto":
-            # The larger root of 24 m² + 12 n m = budget, or all rows.
-            largest = int((math.sqrt(144 * n * n + 96 * budget) - 12 * n) / 48)
+            # The larger root of 16 m² + 18 n m = budget, or all rows.
+            largest = int((math.sqrt(324 * n * n + 64 * budget) - 18 * n) / 32)
             n_landmarks = n if needed(n) <= budget else max(1, largest)
         else:
             n_landmarks = min(n, int(self.n_landmarks))
@@ -402,3 +415,17 @@ class KernelRidgeClassifier(AccuracyMixin, ClassifierMixin, Estimator):
             self.X_fit_ = here(X)
             self.kept_nbytes_ = int(np.prod(X.shape)) * to_host(X[:1]).itemsize
             self.kept_nbytes_ += to_host(self.dual_coef_).nbytes
+
+
+def narrow_blocks(blocks: Iterable[Array]) -> Iterator[Array]:
+    """Yield parts of at most COLUMNS columns of each block."""
+    # Standardising makes copies: of some columns at a time, since a block may fill half of memory.
+    for F in blocks:
+        for start in range(0, F.shape[1], COLUMNS):
+            yield F[:, start : start + COLUMNS]
+
+
+def _other_blocks() -> ValueError:
+    return ValueError(
+        "features(X) gave blocks of other widths than in fit; it must give the same blocks on every call"
+    )

@@ -96,9 +96,10 @@ class Whitener(FloatOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMix
     Directions in which the data has no variance are mapped to zero if ``eps`` is 0, or so small that
     the rounding errors of the eigenvalues exceed it, and come back as the mean.
 
-    The eigenvalues of a d x d matrix take about 32 d^2 bytes. If that is over the memory budget, fit
-    refuses at once: it is better then to split the features into groups that depend on each other
-    and to whiten each [1]_.
+    The eigenvalues of a d x d matrix take about 32 d^2 bytes. If that is over a quarter of the memory of
+    this machine, half of that of a GPU, or the budget that is set by :func:`clusterica.config_context`, fit
+    refuses at once: it is better then to split the features into groups that depend on each other and to
+    whiten each [1]_.
 
     References
     ----------
@@ -229,9 +230,9 @@ class Whitener(FloatOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMix
         needed, budget = 32 * d * d, rows.place.fit_memory
         if needed > budget:
             raise ValueError(
-                f"whitening {d} features takes about {needed / 2**20:.0f} MiB, over the memory budget of "
-                f"{budget / 2**20:.0f} MiB; split the features into groups and whiten each, or raise the "
-                "budget with clusterica.config_context(memory=...)"
+                f"whitening {d} features takes about {needed / 2**20:.0f} MiB, over the "
+                f"{budget / 2**20:.0f} MiB that it may take; split the features into groups and whiten each, "
+                "or raise that with clusterica.config_context(memory=...)"
             )
         if self.n_components is not None and self.n_components > d:
             raise ValueError(

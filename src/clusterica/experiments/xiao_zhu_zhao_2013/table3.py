@@ -147,12 +147,15 @@ def run(ctx: Context) -> Result:
         name: partial(row, name, make) for name, (make, _) in rows.items()
     }
     # Supervised methods need their teachers alone: any other row may still be missing when they are run.
-    others = [name for name in jobs if name not in TEACHERS.values() or name in WHITE]
-    values = ctx.parts(settings, jobs, optional=others, description="Unsupervised methods")
+    values = ctx.parts(settings, jobs, optional=[*jobs], description="Unsupervised methods")
     choices = {name: rows[name][1][found["chosen"][0]] for name, found in values.items()}
-    taught = [name for name, teacher in TEACHERS.items() if teacher in choices]
-    rows |= {name: _candidates(ctx, name, sizes, choices) for name in taught}
-    jobs = {name: partial(row, name, rows[name][0]) for name in taught}
+    unsupervised, jobs = [*jobs], {}
+    for name, teacher in TEACHERS.items():
+        if teacher in choices:
+            rows[name] = _candidates(ctx, name, sizes, choices)
+            jobs[name] = partial(row, name, rows[name][0])
+        else:
+            jobs[name] = partial(_untaught, name, teacher)
     jobs["median k"] = lambda: median_similarities(
         train.images,
         [Setting(), Setting(gamma=3.0)],
@@ -163,12 +166,13 @@ def run(ctx: Context) -> Result:
     values |= ctx.parts(
         settings,
         jobs,
-        needed=[name for name in others if name not in WHITE],
+        needed=unsupervised,
         optional=WHITE,
         description="Supervised methods",
     )
     similar = similarity_note(values.pop("median k"))
-    scores = {name: FoldScores(**values[name]) for name in PAPER if name in values}
+    # A row in white space without its teacher has settings that are not known here.
+    scores = {name: FoldScores(**values[name]) for name in PAPER if name in values and name in rows}
     relearned = all(scores[name].relearned for name in SUPERVISED if name in scores)
     return Result(
         columns=(*first_columns(data), "Which, in the first fold"),
@@ -190,6 +194,14 @@ def run(ctx: Context) -> Result:
             )
         ),
         checks=() if ctx.quick else _checks(scores, sizes),
+    )
+
+
+def _untaught(name: str, teacher: str) -> None:
+    """Stop, since a supervised method cannot be run yet."""
+    raise ValueError(
+        f"row {name!r} takes the settings that row {teacher!r} chose, which is not there yet; give both to "
+        "--rows"
     )
 
 
