@@ -101,6 +101,17 @@ def test_steps_that_are_replayed_give_the_same_bits(estimator, precision, monkey
     np.testing.assert_array_equal(model.objective_history_, history)
 
 
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+@every_estimator
+def test_steps_are_replayed_on_a_device_that_is_not_the_current_one(estimator, monkeypatch):
+    X, model = draw().to("cuda:1"), clone(estimator).set_params(max_iter=7, tol=0)
+    assert torch.cuda.current_device() == 0
+    replayed = model.fit(X).cluster_centers_.clone()
+    assert replayed.device == X.device
+    monkeypatch.setattr(_replay, "_PLAIN_CALLS", 100)
+    assert torch.equal(model.fit(X).cluster_centers_, replayed)
+
+
 def test_recordings_of_earlier_fits_among_the_garbage():
     X = draw(2000, 10)
     before = gc.get_threshold()
