@@ -77,8 +77,8 @@ _one_at_a_time = Lock()
 def _make_room() -> None:
     """Give the memory in torch's cache back to the device, if the step may need it.
 
-    A recorded step has memory of its own beside this cache, which can't be emptied while it is recorded. Where
-    there is enough memory for both, the cache stays, since others would have to fill it again.
+    A recorded step has memory of its own beside this cache, which can't be emptied while it is recorded.
+    Where there is enough memory for both, the cache stays, since others would have to fill it again.
     """
     import torch
 
