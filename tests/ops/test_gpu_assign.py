@@ -26,7 +26,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
 from clusterica.ops.gpu import assign as gpu  # noqa: E402  # after the check that Triton is there
-from clusterica.ops.gpu.tiling import KernelTiling, chunk_widths, smaller  # noqa: E402
+from clusterica.ops.gpu.tiling import KernelTiling, chunk_widths, shared_bytes, smaller  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("interpreter")
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -342,6 +342,16 @@ def test_smaller_tiles_for_gpus_with_less_shared_memory(precision, d):
         assert ((1 + thrice) * rows + (2 + thrice) * centers) * wide * n_bytes <= limit
         assert min(rows, centers) >= 16
     assert smaller(tiling, precision, d, 2**30) == tiling
+
+
+@pytest.mark.parametrize(("d", "needed"), [(176, 101_632), (192, 110_848), (208, 120_064)])
+def test_shared_memory_of_pooled_codes_is_what_the_compiler_reports(d, needed):
+    # Of TF32 on a GPU of compute capability 8.9, which has 99 KB.
+    limit, tiling = 101_376, KernelTiling(64, 16, 32, 4, 3)
+    assert 0 <= needed - shared_bytes(tiling, "tf32", d, rows_pass=True) <= 1024
+    found = smaller(KernelTiling(64, 64, 32, 4, 3), "tf32", d, limit, rows_pass=True)
+    assert found.rows < 64
+    assert shared_bytes(found, "tf32", d, rows_pass=True) <= limit - 1024
 
 
 def test_more_features_than_a_tile_holds():

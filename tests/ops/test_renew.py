@@ -15,8 +15,8 @@ from clusterica.ops.rules import (
     GAIN_SHAPE,
     RULES,
     Axis,
-    Euclidean,
     Centers,
+    Euclidean,
     LloydSums,
     center_counts,
 )

@@ -217,20 +217,9 @@ def nearest_held(
             s, start, n_centers, best, tile, second, BN, EVEN, PACKED, SCREEN
         )
     _store_labels(
-        labels,
-        index,
-        n_open,
-        rows,
-        inside,
-        best,
-        tile,
-        second,
-        margin,
-        n_centers,
-        BN,
-        PACKED,
+        labels, index, n_open, rows, inside, best, tile, second, margin, n_centers, BN, PACKED,
         SCREEN,
-    )
+    )  # fmt: skip
 
 
 @triton.jit
@@ -282,20 +271,9 @@ def nearest_looped(
             s, start, n_centers, best, tile, second, BN, EVEN, PACKED, SCREEN
         )
     _store_labels(
-        labels,
-        index,
-        n_open,
-        rows,
-        inside,
-        best,
-        tile,
-        second,
-        margin,
-        n_centers,
-        BN,
-        PACKED,
+        labels, index, n_open, rows, inside, best, tile, second, margin, n_centers, BN, PACKED,
         SCREEN,
-    )
+    )  # fmt: skip
 
 
 @triton.jit
