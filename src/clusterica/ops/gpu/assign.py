@@ -3,7 +3,7 @@
 `precision` is that of the products that choose the labels:
 
 =============  ==================================================================================
-"float32"      a screen of float16 rules out most centres, and float32 decides
+"float32"      float32; from 1,024 centres on, a screen of float16 first rules out most of them
 "tf32"         matrix units of float32, with 10 bits of the mantissa
 "bfloat16"     halves with 7 bits; rows and centres are rounded as they are read
 "float16"      halves with 10 bits, each row and all centres divided by a power of two
