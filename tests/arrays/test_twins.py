@@ -9,6 +9,7 @@ import pytest
 from clusterica import config_context, describe_kernels
 from clusterica.arrays import (
     Place,
+    _twins,
     as_rows,
     map_reduce,
     working_memory,
@@ -48,6 +49,23 @@ def test_an_old_gpu_is_named(on_gpu, monkeypatch):
         assert describe_kernels(on_gpu) == (
             "plain array operations: Large GPU has compute capability 7.5, and kernels need 8.0"
         )
+
+
+@pytest.mark.parametrize("precision", ["tf32", "bfloat16", "float16"])
+def test_a_precision_of_the_kernels_without_triton(on_gpu, monkeypatch, precision):
+    monkeypatch.setattr(_twins, "_has_triton", lambda: False)
+    plain = "plain array operations: "
+    assert describe_kernels(on_gpu) == plain + "Triton is not installed (pip install triton)"
+    with config_context(precision=precision):
+        with pytest.raises(ImportError, match=f"precision='{precision}' needs Triton; install it"):
+            describe_kernels(on_gpu)
+        # The setting is of CUDA devices only.
+        assert describe_kernels(np.zeros(3, np.float32)).startswith(plain)
+    with (
+        config_context(gpu_kernels="triton"),
+        pytest.raises(ImportError, match="gpu_kernels='triton' needs Triton; install it"),
+    ):
+        describe_kernels(on_gpu)
 
 
 def test_gpus_of_another_maker_keep_plain_operations(on_gpu, monkeypatch):

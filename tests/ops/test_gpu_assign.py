@@ -4,6 +4,7 @@ Without a GPU, Triton's interpreter runs the kernels on tensors of the CPU (TRIT
 tests/conftest.py); with one, the same tests run on it.
 """
 
+from dataclasses import dataclass
 from unittest.mock import patch
 
 import numpy as np
@@ -12,14 +13,20 @@ import pytest
 from clusterica import config_context
 from clusterica.arrays._place import PRECISIONS
 from clusterica.cluster import CosineKMeans, GainShapeKMeans, KMeans, SphericalKMeans
-from clusterica.ops.assign import fit_sums, lloyd_sums_reference, row_losses
-from clusterica.ops.rules import AXIS, DIRECTION, EUCLIDEAN, GAIN_SHAPE, RULES
+from clusterica.ops.assign import (
+    best_labels,
+    center_sums,
+    fit_sums,
+    lloyd_sums_reference,
+    row_losses,
+)
+from clusterica.ops.rules import AXIS, DIRECTION, EUCLIDEAN, GAIN_SHAPE, RULES, Euclidean
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
 from clusterica.ops.gpu import assign as gpu  # noqa: E402  # after the check that Triton is there
-from clusterica.ops.gpu.tiling import KernelTiling, chunk_widths, smaller  # noqa: E402
+from clusterica.ops.gpu.tiling import KernelTiling, chunk_widths, shared_bytes, smaller  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("interpreter")
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -184,6 +191,72 @@ def test_half_precision_at_the_largest_numbers(rule, d):
     check_labels(X, C, None, rule, "float16")
 
 
+@pytest.mark.parametrize("scale", [1e-30, 1e-22, 1.0, 1e20])
+@pytest.mark.parametrize("d", [6, 1030])
+def test_directions_of_rows_of_any_length(scale, d):
+    # Their squares are beyond float32, but for 1. No two scores are nearly equal.
+    rng = np.random.default_rng(0)
+    X, C = rng.standard_normal((20, d)).astype(np.float32), np.eye(3, d)
+    given = tensors(X * np.float32(scale), C, None, rng.random(20))
+    found = gpu.center_sums(*given, rule=DIRECTION, precision="float32")
+    expected = center_sums(*given, rule=DIRECTION)
+    for value, reference in zip(found, expected, strict=True):
+        torch.testing.assert_close(value, reference.double(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("precision", [name for name in PRECISIONS if name != "float32"])
+@pytest.mark.parametrize(("of_rows", "of_centers"), [(1e30, 1e15), (1e25, 1e25)])
+@pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
+def test_labels_of_scores_that_overflow_are_those_of_centers(precision, of_rows, of_centers):
+    X, C, *_ = draw(20, 5, 6, EUCLIDEAN)  # one of the rows is zero
+    given = tensors(X * np.float32(of_rows), C * np.float32(of_centers), None)
+    labels = gpu.best_labels(*given, rule=EUCLIDEAN, precision=precision)
+    assert ((labels >= 0) & (labels < 5)).all()
+
+
+@dataclass(frozen=True)
+class Fined(Euclidean):
+    """K-means where rows avoid the first centre."""
+
+    name = "fined"
+
+    def center_bias(self, C):
+        bias = super().center_bias(C)
+        bias[0] += 3
+        return bias
+
+
+@every_precision
+def test_bias_of_another_rule(precision):
+    # Whole numbers are exact in all precisions.
+    rng = np.random.default_rng()
+    X, C = (rng.integers(-2, 3, size=(n, 4)).astype(np.float32) for n in (60, 9))
+    S = X @ C.T - Fined().center_bias(C)
+    given = tensors(X, C, None, np.ones(60))
+    found = gpu.assign(*given[:3], rule=Fined(), precision=precision)
+    labels = found.labels.cpu().numpy()
+    np.testing.assert_array_equal(S[np.arange(60), labels], S.max(axis=1))
+    np.testing.assert_array_equal(found.scores.cpu(), S.max(axis=1))
+    if precision == "float32":
+        np.testing.assert_array_equal(labels, best_labels(X, C, None, rule=Fined()))
+    total = gpu.center_sums(*given, rule=Fined(), precision=precision)
+    assert float(total.gain) == 2 * S.max(axis=1).sum(dtype=np.float64)
+
+
+def test_gains_of_another_rule_are_not_those_of_axes():
+    @dataclass(frozen=True)
+    class Unknown(Euclidean):
+        code = 4
+
+    X, C, weights, _ = draw(8, 2, 3, EUCLIDEAN)
+    with pytest.raises(Exception) as caught:
+        gpu.center_sums(*tensors(X, C, None, weights), rule=Unknown(), precision="float32")
+    error, messages = caught.value, ""
+    while error is not None:  # the compiler names the place first, and then the cause
+        error, messages = error.__cause__, messages + str(error)
+    assert "needs a line for this code" in messages
+
+
 @every_rule
 def test_screen_gives_labels_of_float32_where_half_precision_does_not(rule):
     # Centres so near to each other that float16 mixes them up.
@@ -269,6 +342,16 @@ def test_smaller_tiles_for_gpus_with_less_shared_memory(precision, d):
         assert ((1 + thrice) * rows + (2 + thrice) * centers) * wide * n_bytes <= limit
         assert min(rows, centers) >= 16
     assert smaller(tiling, precision, d, 2**30) == tiling
+
+
+@pytest.mark.parametrize(("d", "needed"), [(176, 101_632), (192, 110_848), (208, 120_064)])
+def test_shared_memory_of_pooled_codes_is_what_the_compiler_reports(d, needed):
+    # Of TF32 on a GPU of compute capability 8.9, which has 99 KB.
+    limit, tiling = 101_376, KernelTiling(64, 16, 32, 4, 3)
+    assert 0 <= needed - shared_bytes(tiling, "tf32", d, rows_pass=True) <= 1024
+    found = smaller(KernelTiling(64, 64, 32, 4, 3), "tf32", d, limit, rows_pass=True)
+    assert found.rows < 64
+    assert shared_bytes(found, "tf32", d, rows_pass=True) <= limit - 1024
 
 
 def test_more_features_than_a_tile_holds():

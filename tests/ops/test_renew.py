@@ -16,6 +16,7 @@ from clusterica.ops.rules import (
     RULES,
     Axis,
     Centers,
+    Euclidean,
     LloydSums,
     center_counts,
 )
@@ -137,3 +138,12 @@ def test_two_batches_with_mass_are_one_step(seed, rule):
     whole = rule.renew(LloydSums(a + b, counts.sum(axis=0), 0.0), start)
     np.testing.assert_allclose(second.C, whole.C, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(second.mass, whole.mass, rtol=1e-9)
+
+
+def test_only_rules_that_are_known_not_to_wait_for_a_device_are_replayed():
+    class Derived(Euclidean):
+        """A rule that users may write."""
+
+    assert all(rule.replayable for rule in RULES)
+    assert not Axis(orthogonal=True).replayable
+    assert not Derived().replayable

@@ -152,8 +152,9 @@ def config_context(
         :func:`describe_kernels` says which are used.
     precision : {"float32", "tf32", "bfloat16", "float16"}
         Precision of the products of fused kernels. "float32", the default, gives the results of float32:
-        of K-means products of float16 with a proven bound on their error rule out most centres, and float32
-        decides. The others are faster, and round rows and centres to fewer digits.
+        of K-means from 1,024 centres on, products of float16 with a proven bound on their error rule out most
+        centres, and float32 decides. The others are faster, round rows and centres to fewer digits, and are
+        an error on a CUDA device where Triton is not installed.
 
     Examples
     --------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import Lock
 from typing import Any
 
 from clusterica.arrays._place import Array
@@ -34,33 +35,58 @@ class Replayed:
 
     def __call__(self, *params: Any) -> tuple[Array, ...]:
         """Return what the function returns for these tensors."""
+        import torch
+
         self._n_calls += 1
         if self._n_calls <= _PLAIN_CALLS:
             return self.fn(*params)
-        if self._graph is None:
-            self._record(params)
-        for held, given in zip(self._params, params, strict=True):
-            held.copy_(given)
-        self._graph.replay()
-        # The next replay writes to the same memory.
-        return tuple(result.clone() for result in self._results)
+        # Streams and graphs are of the current device, which need not be that of the tensors.
+        with torch.cuda.device(params[0].device):
+            if self._graph is None:
+                self._record(params)
+            for held, given in zip(self._params, params, strict=True):
+                held.copy_(given)
+            self._graph.replay()
+            # The next replay writes to the same memory.
+            return tuple(result.clone() for result in self._results)
 
     def _record(self, params: tuple[Any, ...]) -> None:
+        """Record the function on the current device, that of the tensors."""
         import torch
 
-        self._params = [param.clone() for param in params]
-        self._graph = torch.cuda.CUDAGraph()
-        # torch's own context manager would empty its cache of memory, which other steps have to fill again.
-        stream, current = torch.cuda.Stream(), torch.cuda.current_stream()
-        stream.wait_stream(current)
-        with torch.cuda.stream(stream), _no_garbage_collection():
-            # Other threads may use the device meanwhile.
-            self._graph.capture_begin(capture_error_mode="thread_local")
+        held, graph = [param.clone() for param in params], torch.cuda.CUDAGraph()
+        stream, current = torch.cuda.Stream(held[0].device), torch.cuda.current_stream()
+        with _one_at_a_time, torch.cuda.stream(stream), _no_garbage_collection():
+            _make_room()
+            stream.wait_stream(current)
+            # torch's own context manager would always empty its cache. Other threads may allocate memory and
+            # copy arrays meanwhile: that does not spoil the recording of this one.
+            graph.capture_begin(capture_error_mode="thread_local")
             try:
-                self._results = self.fn(*self._params)
+                results = self.fn(*held)
             finally:
-                self._graph.capture_end()
+                graph.capture_end()
         current.wait_stream(stream)
+        self._params, self._results, self._graph = held, results, graph
+
+
+# A process may have one recording underway.
+_one_at_a_time = Lock()
+
+
+def _make_room() -> None:
+    """Give the memory in torch's cache back to the device, if the step may need it.
+
+    A recorded step has memory of its own beside this cache, which can't be emptied while it is recorded.
+    Where there is enough memory for both, the cache stays, since others would have to fill it again.
+    """
+    import torch
+
+    # The plain calls left what they needed there, and the step needs as much.
+    cached = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+    free, _ = torch.cuda.mem_get_info()
+    if free < cached:
+        torch.cuda.empty_cache()
 
 
 @contextmanager

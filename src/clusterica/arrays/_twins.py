@@ -60,18 +60,20 @@ def _twin(fn: Any) -> Any:
 def why_no_kernels(like: Any) -> str | None:
     """Return why arrays like this one are computed by plain operations; None if by kernels.
 
-    Raises ImportError where kernels were asked for by name and Triton is missing.
+    Raises ImportError where Triton is missing and kernels were asked for by name, or a precision of theirs.
     """
-    asked = active_config().gpu_kernels
+    config = active_config()
+    asked = config.gpu_kernels
     if asked is None:
         return "gpu_kernels is None"
     if not is_cuda_tensor(like):
         return "the data is not on a CUDA device"
     if not _has_triton():
-        if asked == "triton":
-            raise ImportError(
-                "gpu_kernels='triton' needs Triton; install it with: pip install triton"
+        if asked == "triton" or config.precision != "float32":
+            named = (
+                "gpu_kernels='triton'" if asked == "triton" else f"precision={config.precision!r}"
             )
+            raise ImportError(f"{named} needs Triton; install it with: pip install triton")
         return "Triton is not installed (pip install triton)"
     import torch
 

@@ -15,9 +15,10 @@ AXIS         argmax |score|     |score|               sign(score) x             
 EUCLIDEAN is plain K-means, GAIN_SHAPE equation (1) of Coates & Ng (2012), DIRECTION the spherical
 K-means of Dhillon & Modha (2001), AXIS equation (4) of Vinnikov & Shalev-Shwartz (2014).
 
-This file is the only place that knows the rules apart. To add one, write a subclass of `Rule` with a
-``code`` of its own, give the code a line in `gain_and_share`, and add an instance to `RULES`, so that the
-tests of all rules cover it. Its estimator subclasses ``clusterica.cluster._base.BaseKMeans``.
+Only this file knows the rules apart, and of the kernels for GPUs `_gain_and_share` in ``ops/gpu/sums.py``. To
+add a rule, write a subclass of `Rule` with a ``code`` of its own, give the code a line in both functions of
+that name, and add an instance to `RULES`, so that the tests of all rules cover it. Its estimator subclasses
+``clusterica.cluster._base.BaseKMeans``.
 """
 
 from __future__ import annotations
@@ -105,8 +106,11 @@ class Rule(ABC):
 
     @property
     def replayable(self) -> bool:
-        """Whether `renew` never waits for a device, so that a step can be recorded there."""
-        return True
+        """Whether `renew` and `center_bias` never wait for a device, so that a step can be recorded there.
+
+        That is known of the rules of this file; one that is derived from them may override anything.
+        """
+        return type(self) in (Euclidean, GainShape, Direction, Axis)
 
     @abstractmethod
     def gains(self, scores: Array, inverse_length: Array | float | None) -> Array:
@@ -248,8 +252,8 @@ class Axis(Rule):
 
     @property
     def replayable(self) -> bool:
-        """Whether centres are free: a polar factor waits for the device."""
-        return not self.orthogonal
+        """Whether centres are free, too: a polar factor waits for the device."""
+        return super().replayable and not self.orthogonal
 
     def gains(self, scores: Array, inverse_length: Array | float | None) -> Array:
         """Return ``|score|``."""

@@ -3,7 +3,7 @@
 `precision` is that of the products that choose the labels:
 
 =============  ==================================================================================
-"float32"      a screen of float16 rules out most centres, and float32 decides
+"float32"      float32; from 1,024 centres on, a screen of float16 first rules out most of them
 "tf32"         matrix units of float32, with 10 bits of the mantissa
 "bfloat16"     halves with 7 bits; rows and centres are rounded as they are read
 "float16"      halves with 10 bits, each row and all centres divided by a power of two
@@ -52,7 +52,7 @@ class RoundedCenters(NamedTuple):
     word_bias: Array
     """Of the rounded scores."""
     bounds: Array
-    """The largest |c|^2, |c - c'|^2 and bias, as rounded scores have them; for a screen."""
+    """The largest |c|^2, |c - c'|^2 and |bias|, as rounded scores have them; for a screen."""
 
 
 @working_memory(lambda row, C, shift: _bytes(row), wide_sums=True)
@@ -190,18 +190,19 @@ def round_centers(C: Array, rule: Rule, precision: str, tiling: KernelTiling) ->
     wide = -(-d // tiling.features) * tiling.features if widths is None else sum(widths)
     padded = -(-k // tiling.centers) * tiling.centers
     words = torch.empty((padded, wide), dtype=_HALVES.get(precision, C.dtype), device=C.device)
-    bias, word_bias, bounds = (torch.empty(shape, **like) for shape in (k, padded, (padded, 3)))
+    word_bias, bounds = (torch.empty(shape, **like) for shape in (padded, (padded, 3)))
+    # In float64: that of large centres would overflow before it is scaled.
+    bias = rule.center_bias(C.to(torch.float64)).contiguous()
     # Unit centres are within the range of halves as they are; others are divided by a power of two.
     scaled = precision in _HALVES and not rule.unit_centers
     largest = torch.linalg.vector_norm(C, ord=torch.inf) if scaled else C
     nearest.round_tile[(padded // 16,)](
-        C, largest, words, word_bias, bias, bounds, k, d, wide,
-        BN=16, WIDTH=min(triton.next_power_of_2(wide), 256), EUCLIDEAN=not rule.unit_centers,
-        SCALED=scaled,
+        C, bias, largest, words, word_bias, bounds, k, d, wide,
+        BN=16, WIDTH=min(triton.next_power_of_2(wide), 256), SCALED=scaled,
     )  # fmt: skip
     if precision == "screened":
         bounds = bounds.amax(dim=0)
-    return RoundedCenters(C, bias, words, word_bias, bounds)
+    return RoundedCenters(C, bias.to(torch.float32), words, word_bias, bounds)
 
 
 def _scored(
@@ -254,7 +255,8 @@ def _sums(
     gains = torch.zeros(n_pieces, **wide)
     width = min(triton.next_power_of_2(d), 1024)
     chunks, at_once = triton.cdiv(d, width), _loaded_at_once(X)
-    # By the compiler, three programs or more share a multiprocessor, and none spills registers.
+    # By the compiler for Hopper GPUs none spills registers, and up to 128 features three programs or more
+    # share a multiprocessor.
     tile, warps = (min(32, 2048 // width), 4) if width <= 128 else (4096 // width, 8)
     weights = weights.to(torch.float32)
     sums.piece_sums[(n_pieces, chunks)](
@@ -262,7 +264,7 @@ def _sums(
         offsets, first_pieces, clusters, partial, counted, gains, d // at_once,
         X.stride(0) // at_once, weights.stride(0), k,
         PIECE=PIECE, VEC=at_once, BM=tile, WIDTH=width, num_warps=warps, CODE=rule.code,
-        SHIFTED=shift is not None, ONE_CHUNK=chunks == 1,
+        UNIT_ROWS=rule.unit_rows, SHIFTED=shift is not None, ONE_CHUNK=chunks == 1,
     )  # fmt: skip
     total, counts = torch.empty((k, d), **wide), torch.empty(rule.n_labels(k), **wide)
     sums.joined_pieces[(k, chunks)](

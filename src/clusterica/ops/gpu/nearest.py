@@ -68,11 +68,9 @@ def _compared(
     s, bias, factor, start, BN: tl.constexpr, SIGNLESS: tl.constexpr, BIASED: tl.constexpr
 ):
     """Return the scores of a tile of centres as they are compared."""
-    if SIGNLESS:
-        return tl.abs(s)
     if BIASED:
-        return s - factor[:, None] * tl.load(bias + start + tl.arange(0, BN))[None, :]
-    return s
+        s -= factor[:, None] * tl.load(bias + start + tl.arange(0, BN))[None, :]
+    return tl.abs(s) if SIGNLESS else s
 
 
 @triton.jit
@@ -107,7 +105,7 @@ def _keep_best(
 
 @triton.jit
 def _store_labels(
-    labels, index, n_open, rows, inside, best, tile, second, margin, BN: tl.constexpr,
+    labels, index, n_open, rows, inside, best, tile, second, margin, n_centers, BN: tl.constexpr,
     PACKED: tl.constexpr, SCREEN: tl.constexpr,
 ):  # fmt: skip
     """Store the labels, and list the rows of which a screen is not sure."""
@@ -116,7 +114,8 @@ def _store_labels(
     else:
         j = tile * BN + tl.arange(0, BN)[None, :]
         label = tl.min(tl.where(best == tl.max(best, axis=1)[:, None], j, 2147483647), axis=1)
-    tl.store(labels + rows, label, mask=inside)
+    # Scores that overflow have no column, and labels must not lead beyond the centres.
+    tl.store(labels + rows, tl.minimum(label, n_centers - 1), mask=inside)
     if SCREEN:
         is_open = inside & (second >= best - margin)
         count = is_open.to(tl.int32)
@@ -218,8 +217,9 @@ def nearest_held(
             s, start, n_centers, best, tile, second, BN, EVEN, PACKED, SCREEN
         )
     _store_labels(
-        labels, index, n_open, rows, inside, best, tile, second, margin, BN, PACKED, SCREEN
-    )
+        labels, index, n_open, rows, inside, best, tile, second, margin, n_centers, BN, PACKED,
+        SCREEN,
+    )  # fmt: skip
 
 
 @triton.jit
@@ -271,16 +271,17 @@ def nearest_looped(
             s, start, n_centers, best, tile, second, BN, EVEN, PACKED, SCREEN
         )
     _store_labels(
-        labels, index, n_open, rows, inside, best, tile, second, margin, BN, PACKED, SCREEN
-    )
+        labels, index, n_open, rows, inside, best, tile, second, margin, n_centers, BN, PACKED,
+        SCREEN,
+    )  # fmt: skip
 
 
 @triton.jit
 def round_tile(
-    C, largest, words, word_bias, bias, bounds, k, d, wide, BN: tl.constexpr, WIDTH: tl.constexpr,
-    EUCLIDEAN: tl.constexpr, SCALED: tl.constexpr,
+    C, bias, largest, words, word_bias, bounds, k, d, wide, BN: tl.constexpr, WIDTH: tl.constexpr,
+    SCALED: tl.constexpr,
 ):  # fmt: skip
-    """Round a tile of centres to words; biases, and for a screen |c|^2, |c - c'|^2 and bias of each word.
+    """Round a tile of centres to words and their biases; for a screen |c|^2, |c - c'|^2 and bias of each.
 
     Words beyond the centres and their features are zeros.
     """
@@ -297,10 +298,9 @@ def round_tile(
         off = c - word.to(tl.float32)
         energy += tl.sum(c * c, axis=1)
         error += tl.sum(off * off, axis=1)
-    # |c|^2 / 2 of the scaled centre has the scale twice, and scores have it once.
-    half = energy / scale / 2 if EUCLIDEAN else tl.zeros((BN,), tl.float32)
-    tl.store(word_bias + j, half)
-    tl.store(bias + j, half / scale, mask=j < k)
+    # Scores have the scale once, and so has what is taken from them.
+    b = (tl.load(bias + j, mask=j < k, other=0.0) * scale).to(tl.float32)
+    tl.store(word_bias + j, b)
     tl.store(bounds + 3 * j, energy)
     tl.store(bounds + 3 * j + 1, error)
-    tl.store(bounds + 3 * j + 2, half)
+    tl.store(bounds + 3 * j + 2, tl.abs(b))

@@ -25,18 +25,27 @@ from clusterica.ops.gpu.nearest import _features
 @triton.jit
 def _scores(
     X, C, shift, rows, inside, centers, stride, d, WIDTH: tl.constexpr, SHIFTED: tl.constexpr,
+    UNIT_ROWS: tl.constexpr,
 ):  # fmt: skip
-    """Return ``<x, c>`` and ``|x|^2`` of rows and their centres, in float32."""
+    """Return ``<x, c>`` of rows and their centres in float32, and `_energies` if UNIT_ROWS."""
     score = tl.zeros(rows.shape, tl.float32)
-    energy = tl.zeros(rows.shape, tl.float32)
+    energy = tl.zeros(rows.shape, tl.float64)
     for first in tl.range(0, d, WIDTH):
         f = first + tl.arange(0, WIDTH)
         mask = inside[:, None] & (f[None, :] < d)
         x = _features(X, shift, rows, inside, stride, d, first, WIDTH, SHIFTED)
         c = tl.load(C + centers[:, None] * d + f[None, :], mask=mask, other=0.0)
         score += tl.sum(x * c, axis=1)
-        energy += tl.sum(x * x, axis=1)
+        if UNIT_ROWS:
+            energy += _energies(x)
     return score, energy
+
+
+@triton.jit
+def _energies(x):
+    """Return ``|x|^2`` in float64, where the square of no float32 is lost."""
+    x = x.to(tl.float64)
+    return tl.sum(x * x, axis=1)
 
 
 @triton.jit
@@ -49,8 +58,10 @@ def _gain_and_share(score, energy, CODE: tl.constexpr):
         return score * score, score
     elif CODE == 2:
         inverse = tl.where(energy > 0, 1.0 / tl.sqrt(tl.where(energy > 0, energy, 1.0)), 0.0)
+        inverse = inverse.to(tl.float32)
         return score * inverse, inverse
     else:
+        tl.static_assert(CODE == 3, "_gain_and_share in ops/gpu/sums.py needs a line for this code")
         return tl.abs(score), (score > 0).to(tl.float32) - (score < 0).to(tl.float32)
 
 
@@ -64,7 +75,7 @@ def row_scores(
     rows = (tl.program_id(0) * BM + tl.arange(0, BM)).to(tl.int64)
     inside = rows < n
     centers = tl.load(labels + rows, mask=inside, other=0).to(tl.int64)
-    score, _ = _scores(X, C, shift, rows, inside, centers, stride, d, WIDTH, SHIFTED)
+    score, _ = _scores(X, C, shift, rows, inside, centers, stride, d, WIDTH, SHIFTED, False)
     score -= tl.load(bias + centers, mask=inside, other=0.0)
     tl.store(scores + rows, score, mask=inside)
     if BOTH_SIGNS:
@@ -75,7 +86,8 @@ def row_scores(
 def piece_sums(
     X, C, bias, shift, weights, order, offsets, first_pieces, clusters, sums, counts, gains, d,
     stride, weight_stride, n_centers, PIECE: tl.constexpr, VEC: tl.constexpr, BM: tl.constexpr,
-    WIDTH: tl.constexpr, CODE: tl.constexpr, SHIFTED: tl.constexpr, ONE_CHUNK: tl.constexpr,
+    WIDTH: tl.constexpr, CODE: tl.constexpr, UNIT_ROWS: tl.constexpr, SHIFTED: tl.constexpr,
+    ONE_CHUNK: tl.constexpr,
 ):  # fmt: skip
     """Sums over one piece of a cluster, for one chunk of features; counts of either sign, and the gain."""
     d, stride = d * VEC, stride * VEC
@@ -102,11 +114,13 @@ def piece_sums(
             w = tl.load(weights + rows * weight_stride, mask=inside, other=0.0)
             x = _features(X, shift, rows, inside, stride, d, chunk * WIDTH, WIDTH, SHIFTED)
             if ONE_CHUNK:
-                score, energy = tl.sum(x * c[None, :], axis=1), tl.sum(x * x, axis=1)
+                score, energy = tl.sum(x * c[None, :], axis=1), tl.zeros((BM,), tl.float64)
+                if UNIT_ROWS:
+                    energy = _energies(x)
             else:  # the score needs all features
                 centers = tl.zeros((BM,), tl.int64) + j
                 score, energy = _scores(
-                    X, C, shift, rows, inside, centers, stride, d, WIDTH, SHIFTED
+                    X, C, shift, rows, inside, centers, stride, d, WIDTH, SHIFTED, UNIT_ROWS
                 )
             score -= b
             g, share = _gain_and_share(score, energy, CODE)

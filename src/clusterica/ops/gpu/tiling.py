@@ -41,13 +41,17 @@ DOT = {"tf32": "tf32", "float32": "tf32x3"}
 
 def tiling_of_codes(device: Any, precision: str, n_features: int) -> KernelTiling:
     """Return the sizes for pooled codes: patches and filters of a tile."""
-    return smaller(KernelTiling(64, 64, CHUNK, 4, 3), precision, n_features, _shared_memory(device))
+    tiling = KernelTiling(64, 64, CHUNK, 4, 3)
+    return smaller(tiling, precision, n_features, _shared_memory(device), rows_pass=True)
 
 
 def tiling_for(device: Any, precision: str, n_features: int) -> KernelTiling:
     """Return the sizes for the assignment: rows and centres of a tile."""
-    # Of 15 tilings the fastest, or within 5 % of it, on an H200 with 108 and 192 features; others would spill
-    # registers. Tiles of float32 are smaller, as scores and tiles of all columns stay in registers.
+    # Of 15 tilings the fastest, or within 5 % of it, on an H200 with 108 and 192 features. Triton 3.6
+    # compiled them for plain K-means on Hopper GPUs, with 50, 108, 300 and all multiples of 16 features up
+    # to 256: registers are spilled by float32 at 208, 240 and 256 features (16 bytes at most) and by a screen
+    # at 50, 128 and 256 (1 KB at most). Tiles of float32 are smaller, as scores and tiles of all columns stay
+    # in registers.
     half = precision not in ("float32", "tf32")
     if precision == "float32":
         rows, centers, stages = 64, 32, 2
@@ -63,25 +67,40 @@ def tiling_for(device: Any, precision: str, n_features: int) -> KernelTiling:
     )
 
 
-def smaller(tiling: KernelTiling, precision: str, n_features: int, limit: int) -> KernelTiling:
-    """Return the tiling with fewer centres or rows where a program has less shared memory than it needs.
-
-    It holds a tile of rows and, for each stage, one of centres, and a few hundred bytes: so the compiler
-    reports for Hopper GPUs. Three products need the rows twice, and a tile of centres more.
-    """
-    widths = chunk_widths(n_features)
-    wide = tiling.features if widths is None else sum(widths)
-    itemsize = 2 if precision in ("bfloat16", "float16", "screened") else 4
-    thrice = precision == "float32"
+def smaller(
+    tiling: KernelTiling, precision: str, n_features: int, limit: int, *, rows_pass: bool = False
+) -> KernelTiling:
+    """Return the tiling with fewer centres or rows where a program has less shared memory than it needs."""
     while True:
-        rows, centers, *_, stages = tiling
-        held = (1 + thrice) * rows + (stages + thrice) * centers
-        if held * wide * itemsize <= limit - 2048 or rows == centers == 16:
+        rows, centers, *_ = tiling
+        needed = shared_bytes(tiling, precision, n_features, rows_pass=rows_pass)
+        if needed <= limit - 2048 or rows == centers == 16:
             return tiling
         if centers > 16:
             tiling = tiling._replace(centers=centers // 2)
         else:
             tiling = tiling._replace(rows=rows // 2)
+
+
+def shared_bytes(
+    tiling: KernelTiling, precision: str, n_features: int, *, rows_pass: bool = False
+) -> int:
+    """Return the shared memory that a program needs for tiles of rows and of centres, in bytes.
+
+    It holds a tile of rows while for each stage there is one of centres: so the compiler reports for Hopper
+    GPUs. Three products need the rows twice, and a tile of centres more. `rows_pass` says that there is a
+    kernel, too, which holds a tile of centres while rows pass by, one stage fewer. The compiler adds a few
+    hundred bytes.
+    """
+    widths = chunk_widths(n_features)
+    wide = tiling.features if widths is None else sum(widths)
+    itemsize = 2 if precision in ("bfloat16", "float16", "screened") else 4
+    thrice = precision == "float32"
+    rows, centers, *_, stages = tiling
+    held = (1 + thrice) * rows + (stages + thrice) * centers
+    if rows_pass:
+        held = max(held, (stages - 1) * rows + (1 + thrice) * centers)
+    return held * wide * itemsize
 
 
 def _shared_memory(device: Any) -> int:
