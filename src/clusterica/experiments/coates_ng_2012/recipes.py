@@ -25,8 +25,8 @@ from clusterica.networks.recipes import RECIPES, make_classifier
 NOTE = (
     "A recipe gets the images and labels and nothing else. It chooses the regularisation on training images, "
     "and “accurate” and “best” also whether mirror images count as the same, and the cells of the pooling; "
-    "the test images are scored once. The recipes themselves were designed on CIFAR-10 and STL-10 (sizes of patches, "
-    "the constant of contrast normalisation, what a committee has), which may flatter them there. "
+    "the test images are scored once. The recipes themselves were designed on CIFAR-10 and STL-10 (sizes of "
+    "patches, the constant of contrast normalisation, what a committee has), which may flatter them there. "
     "{caltech}Seconds: to fit, features and classifier, and to predict the test images. Memory: the "
     "most on the GPU, or of the process with the images. Marks are aims of ours, near the best that systems "
     "without back-propagation reach elsewhere; for “fast” it is that of two cores."
