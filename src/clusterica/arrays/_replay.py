@@ -57,7 +57,12 @@ class Replayed:
         held, graph = [param.clone() for param in params], torch.cuda.CUDAGraph()
         stream, current = torch.cuda.Stream(held[0].device), torch.cuda.current_stream()
         with _one_at_a_time, torch.cuda.stream(stream), _no_garbage_collection():
-            _make_room()
+            # A recording has memory of its own beside torch's cache, where the plain calls left as much, and
+            # the cache can't be emptied meanwhile. If both fit it stays: others would have to fill it again.
+            cached = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+            free, _ = torch.cuda.mem_get_info()
+            if free < cached:
+                torch.cuda.empty_cache()
             stream.wait_stream(current)
             # torch's own context manager would always empty its cache. Other threads may allocate memory and
             # copy arrays meanwhile: that does not spoil the recording of this one.
@@ -72,21 +77,6 @@ class Replayed:
 
 # A process may have one recording underway.
 _one_at_a_time = Lock()
-
-
-def _make_room() -> None:
-    """Give the memory in torch's cache back to the device, if the step may need it.
-
-    A recorded step has memory of its own beside this cache, which can't be emptied while it is recorded.
-    Where there is enough memory for both, the cache stays, since others would have to fill it again.
-    """
-    import torch
-
-    # The plain calls left what they needed there, and the step needs as much.
-    cached = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
-    free, _ = torch.cuda.mem_get_info()
-    if free < cached:
-        torch.cuda.empty_cache()
 
 
 @contextmanager

@@ -27,10 +27,6 @@ from clusterica.arrays._place import (
 from clusterica.arrays._rows import ArrayRows, Block, Rows, as_rows, fetched, host_block
 from clusterica.arrays._walk import map_rows_reduce, only_sums, rebuild
 
-# Sums that a task of the tree adds up. Pairs take seven times as many tasks, and each costs the scheduler
-# about as much as one over a chunk.
-_FAN_IN = 8
-
 Handle = Any
 """Stands for a value on the cluster, or for one that will be computed there."""
 
@@ -256,7 +252,9 @@ def _results(
 def _total(engine: Engine, level: list[Handle]) -> Any:
     """Add up in a tree: no task holds more than a few sums, and the order of additions is fixed."""
     while len(level) > 1:
-        groups = [level[i : i + _FAN_IN] for i in range(0, len(level), _FAN_IN)]
+        # Pairs would take seven times as many tasks as groups of eight, and each costs the scheduler about as
+        # much as one over a chunk.
+        groups = [level[i : i + 8] for i in range(0, len(level), 8)]
         level = [engine.submit(_add, *g) if len(g) > 1 else g[0] for g in groups]
     return engine.fetch(level)[0]
 

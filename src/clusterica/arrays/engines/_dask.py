@@ -12,9 +12,6 @@ from clusterica.arrays._place import Array, active_config
 from clusterica.arrays._scheduler import one_blas_thread
 from clusterica.arrays.engines._chunks import Chunks, Engine, Handle
 
-# Dask warns of tasks with more than 10 MB of data in them: larger values are sent in several.
-_PIECE = 2**22
-
 
 class DaskEngine(Engine):
     """Tasks that are computed with their result, by the client or, if that is None, by this process."""
@@ -30,8 +27,9 @@ class DaskEngine(Engine):
             return dask.delayed(value, traverse=False, pure=False)
         import cloudpickle
 
-        data = cloudpickle.dumps(value)
-        pieces = [data[i : i + _PIECE] for i in range(0, len(data), _PIECE)]
+        # Dask warns of tasks with more than 10 MB of data in them: larger values are sent in several.
+        data, size = cloudpickle.dumps(value), 2**22
+        pieces = [data[i : i + size] for i in range(0, len(data), size)]
         # `bytes` of bytes are the same bytes: each piece is sent to a worker as it is.
         sent = [self.client.submit(bytes, piece, pure=False) for piece in pieces]
         return self.client.submit(_joined, *sent, pure=False)

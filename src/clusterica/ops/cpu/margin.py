@@ -15,8 +15,6 @@ from clusterica.ops.cpu.compiling import compiled, compiled_sum
 _ROWS, _CLASSIFIERS = 6, 2
 # Rows between the two products: 48 rows of 6,400 float32 features take 1.2 MiB, a second-level cache.
 _TILE = 48
-# After so many tiles, float32 sums are added to float64 ones, so that they keep their digits.
-_TILES = 6
 
 
 def margin_sums(
@@ -74,7 +72,8 @@ def _sums(X, A, c, targets, codes, weights, hinge, loss, pull, lift):  # type: i
                 for j in range(d):
                     p[j] += M[i, k] * rows[i, j]
                     q[j] += M[i, k + 1] * rows[i, j]
-        if (start // _TILE) % _TILES == _TILES - 1 or stop == n:
+        # After six tiles, float32 sums are added to float64 ones, so that they keep their digits.
+        if (start // _TILE) % 6 == 5 or stop == n:
             pull += part
             part[:] = 0
 
