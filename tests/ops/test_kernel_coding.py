@@ -36,9 +36,17 @@ SETTINGS = {"sparsity": 0.2, "max_iter": 20_000, "tol": 1e-12}
 
 @pytest.fixture
 def data():
+    """Twelve rows and five unit vectors; no two numbers are so near that differences meet a kink."""
     rng = np.random.default_rng()
-    X, W = rng.normal(size=(12, 3)), rng.normal(size=(5, 3))
-    return X, W / np.linalg.norm(W, axis=1, keepdims=True)
+    while True:
+        X, W = rng.normal(size=(12, 3)), rng.normal(size=(5, 3))
+        W /= np.linalg.norm(W, axis=1, keepdims=True)
+        unit = X / np.linalg.norm(X, axis=1, keepdims=True)  # which sums may take in their place
+        others = np.concatenate([X, unit, W])
+        gaps = np.abs(others[:, None] - W)
+        gaps[np.arange(24, 29), np.arange(5)] = 1  # of a vector and itself
+        if gaps.min() > 1e-4:
+            return X, W
 
 
 def features(kernel, X, W):

@@ -150,6 +150,7 @@ def test_warns_in_fit_transform_once():
         (0.0, 1e-9 * patches()),
         (10.0, np.zeros((5, 4))),
         (10.0, patches(100, 120)),  # low contrast, but pixels
+        ("10%", np.concatenate([patches(127, 129), patches()[:10]])),  # most of them are flat
     ],
 )
 def test_does_not_warn(eps, X):

@@ -98,6 +98,8 @@ class ContrastNormalizer(FloatOutputMixin, OneToOneFeatureMixin, TransformerMixi
             # The mean over all rows takes a pass, as "auto" does; a number takes none.
             total, n = map_reduce(sum_of_variances, rows)
             self.eps_ = percentage(self.eps) * float(total) / float(n)
+            # A share of the variance fits any range of values; rows far below it are meant to stay flat.
+            return self
         else:
             self.eps_ = self.eps
         # A spread far below 1 means that eps dominates the variance of the rows; some rows show it.
