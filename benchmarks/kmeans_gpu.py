@@ -153,12 +153,14 @@ def measure(shape: tuple[int, int, int], repeats: int) -> dict[str, Any]:
 
     work = that_work({name: lambda name=name: tried(name) for name in fits})
     runs = {(name, n): lambda f=fits[name], n=n: f(n) for name in work for n in (SHORT, LONG)}
-    times = {key: median(values) for key, values in in_turns(runs, repeats).items()}
+    times = in_turns(runs, repeats)
     steps = []
     for name in dict.fromkeys(name for name, _ in times):
         contender, rule, precision = name
-        row = {"contender": contender, "rule": rule, "precision": precision}
-        row["ms"] = (times[name, LONG] - times[name, SHORT]) / (LONG - SHORT)
+        row: dict[str, Any] = {"contender": contender, "rule": rule, "precision": precision}
+        turns = zip(times[name, LONG], times[name, SHORT], strict=True)
+        each = [(long - short) / (LONG - SHORT) for long, short in turns]
+        row |= {"ms": median(each), "spread_ms": max(each) - min(each)}
         steps.append(row | checks.get(name, {}))
     ceilings = product_ceilings(X, C, repeats)
     return {"shape": shape, "product_ms": ceilings, "steps": steps}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from statistics import median
 from typing import Any
 
 from benchmarks.rst import heading, provenance, rst_table, slow_blas, when
@@ -124,7 +125,8 @@ def gpu_section(report: dict[str, Any]) -> list[str]:
         "axis rule counts an axis and its negative as two clusters, and multiplies half as much. *Labels "
         "off* is the share of rows whose label in float32 differs from that of float64. The bare product "
         "of all rows and centres writes its result, which fused kernels do not. "
-        + _same_bits(report["rows"]),
+        + _same_bits(report["rows"])
+        + _spread(report["rows"]),
         "",
     ]
     table = []
@@ -158,6 +160,15 @@ _COMPARED = (("flash-kmeans TF32", "TF32"), ("flash-kmeans float16", "float16"))
 
 def _ratio(theirs: float | None, ours: float | None) -> str:
     return f"{theirs / ours:.2f} x" if theirs and ours else ""
+
+
+def _spread(rows: list[dict[str, Any]]) -> str:
+    """Say how far the turns lie apart, if the file has it."""
+    said = " The time of an iteration is the difference of a longer and a shorter fit, over their iterations"
+    spreads = [s["spread_ms"] / s["ms"] for row in rows for s in row["steps"] if "spread_ms" in s]
+    if not spreads:
+        return f"{said}. This file does not say how much turns differ, and single figures may be off by half."
+    return f"{said}. Turns differ by {100 * median(spreads):.0f} % (the median over the table)."
 
 
 def _same_bits(rows: list[dict[str, Any]]) -> str:

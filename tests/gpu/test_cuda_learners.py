@@ -159,7 +159,7 @@ def test_linear_classifiers(classifier, n):
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, str) else value,
 )
-@pytest.mark.filterwarnings("ignore:.*did not converge")
+@pytest.mark.filterwarnings("ignore:.*did not converge", "ignore:.*sources look Gaussian")
 def test_two_fits_have_the_same_bits(estimator, learned):
     rows = torch.asarray(DIGITS.data, dtype=torch.float32, device="cuda")
     rows = rows + torch.rand(rows.shape, device="cuda")  # no constant pixels
