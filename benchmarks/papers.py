@@ -7,6 +7,8 @@ import re
 import shutil
 import sys
 from collections.abc import Iterable
+from datetime import datetime
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -137,9 +139,31 @@ def provenance(record: dict[str, Any]) -> str:
     when = " to ".join(dict.fromkeys((days[0], days[-1])))
     said = (
         f"{name} {where}{' with uncommitted changes' if changed else ''}; seed {record['made']['seed']}; "
-        f"{', '.join(_made(record, 'device'))}; {took}{parts}; {when}."
+        f"{', '.join(_made(record, 'device'))}; {took}{parts}; {when}.{_at_once(_stamps(record))}"
     )
     return _text(said)
+
+
+def _at_once(stamps: dict[str, dict[str, Any]]) -> str:
+    """Name the parts that were computed while others were: their seconds are not those of a quiet machine."""
+    spans = {}
+    for name, made in stamps.items():
+        if made.get("started") and made["seconds"] > 1:
+            begun = datetime.fromisoformat(made["started"]).timestamp()
+            spans[name] = (made["device"], begun, begun + made["seconds"])
+    busy = {
+        name
+        for name, other in permutations(spans, 2)
+        if spans[name][0] == spans[other][0]
+        and max(spans[name][1], spans[other][1]) + 1 < min(spans[name][2], spans[other][2])
+    }
+    busy |= {name for name, made in stamps.items() if made.get("device_was_shared")}
+    if not busy:
+        return ""
+    named = "; ".join(name for name in stamps if name in busy)
+    return (
+        f" Other work ran on the device at the same time, and seconds are longer for that: {named}."
+    )
 
 
 def untraced(record: dict[str, Any]) -> str:

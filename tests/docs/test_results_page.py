@@ -66,6 +66,18 @@ def test_parts_are_summed(papers):
     )
 
 
+def test_parts_that_shared_a_device_are_named(papers):
+    parts = {
+        "alone": {"made": made(day="2026-01-01")},
+        "one": {"made": made()},
+        "two": {"made": made()},
+        "elsewhere": {"made": made(device="another GPU")},
+        "beside others": {"made": made(day="2026-01-03") | {"device_was_shared": True}},
+    }
+    said = papers.provenance({**RECORD, "parts": parts})
+    assert said.endswith(" seconds are longer for that: one; two; beside others.")
+
+
 def test_old_files_say_that_they_are_old(papers):
     old = {key: value for key, value in RECORD.items() if key not in ("made", "parts", "checks")}
     assert papers.UNTRACED in papers.section(old)

@@ -51,6 +51,7 @@ def provenance(
         "versions": versions,
         "seed": ctx.seed,
         "device": device_name(ctx),
+        "device_was_shared": others_on_gpu(ctx),
         "config": get_config(),
         "started": started.astimezone(UTC).isoformat(timespec="seconds"),
         "seconds": round(seconds, 3),
@@ -86,6 +87,20 @@ def device_name(ctx: Context) -> str:
     if hasattr(os, "sched_getaffinity"):  # on Linux
         return f"{_processor()}, {len(os.sched_getaffinity(0))} cores"
     return _processor()
+
+
+def others_on_gpu(ctx: Context) -> bool:
+    """Return whether other processes hold memory of the GPU: times are then not those of a quiet one."""
+    if ctx.device is None:
+        return False
+    import torch
+
+    device = torch.device(ctx.device)
+    if device.type != "cuda":
+        return False
+    free, total = torch.cuda.mem_get_info(device)
+    # The driver and the kernels of this process take about half a GiB beside what torch has reserved.
+    return bool(total - free - torch.cuda.memory_reserved(device) > 2**30)
 
 
 def _processor() -> str:
