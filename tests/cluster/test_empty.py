@@ -293,3 +293,17 @@ def test_an_inertia_that_rounding_hides_ends_the_fit(dtype):
             model.fit(sparse.csr_array(X))
         assert model.n_iter_ < 50
         np.testing.assert_array_equal(model.labels_, model.predict(sparse.csr_array(X)))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_directions_that_rounding_hides_end_the_fit(dtype):
+    """Far from the origin, all rows have nearly one direction."""
+    spread = 0.3 * np.sqrt(np.finfo(dtype).eps)
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        X = (1e3 + 1e3 * spread * rng.normal(size=(4, 4)))[rng.integers(0, 4, 60)].astype(dtype)
+        model = SphericalKMeans(8, init="rows", tol=0, random_state=seed)
+        with pytest.warns(ConvergenceWarning, match="clusters are empty"):
+            model.fit(X)
+        assert model.n_iter_ < 50
+        np.testing.assert_array_equal(model.labels_, model.predict(X))
