@@ -307,3 +307,14 @@ def test_directions_that_rounding_hides_end_the_fit(dtype):
             model.fit(X)
         assert model.n_iter_ < 50
         np.testing.assert_array_equal(model.labels_, model.predict(X))
+
+
+def test_damped_centres_of_sparse_rows_move_on_where_rounding_hides_the_inertia():
+    """Every row lies on one of three lines, and the centres end on these as for dense rows."""
+    rng = np.random.default_rng(0)
+    lines = rng.normal(size=(3, 6))
+    lines /= np.linalg.norm(lines, axis=1, keepdims=True)
+    X = (lines[np.arange(60) % 3] * rng.normal(size=(60, 1))).astype(np.float32)
+    start = lines + 0.05 * rng.normal(size=lines.shape)
+    model = GainShapeKMeans(3, init=start, tol=0).fit(sparse.csr_array(X))
+    np.testing.assert_allclose(model.cluster_centers_, lines, atol=1e-6)

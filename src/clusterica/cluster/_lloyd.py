@@ -205,10 +205,11 @@ class Lloyd:
         # Squared lengths, as `iterate` compares them with tol; relative, so that units do not matter.
         change = moved / size if size > 0 else moved  # all centres may be at the origin
         objective = self.objective(gain)
-        # The inertia of sparse rows, which are not shifted, is a difference of squares, and that of directions
+        # The inertia of sparse rows, which are not shifted, is a difference of squares; that of directions is
         # one of lengths. Where rounding hides what is left of it, rows may go to other centres in every step,
-        # without end.
-        if (self.rows.sparse or self.rule.unit_rows) and not self.rule.maximized:
+        # without end. A damped centre still moves there: it comes nearer to its rows in every step.
+        differs = self.rows.sparse or self.rule.unit_rows
+        if differs and not self.rule.maximized and self.rule.damping == 0:
             hidden = 4 * float(np.finfo(self.rows.dtype).eps) * self._whole
             change = change if objective > hidden else 0.0
         return Step(new, objective, change)
