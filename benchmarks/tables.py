@@ -18,9 +18,9 @@ INTRODUCTION = """\
 Benchmarks
 ==========
 
-Written by ``python -m benchmarks``, from the files in ``benchmarks/results``. Every section says at which
-commit, on which machine and with which libraries it was measured. What was *measured before commits were
-recorded* is of older code, and is to be measured again.
+Times of clusterica and of other libraries, in turns on one machine. Every section says at which commit, on
+which machine and with which libraries it was measured; *before commits were recorded* means by older code.
+``python -m benchmarks`` measures all of it.
 """
 # The sections of the page in their order, by the names of their results files.
 SECTIONS: dict[str, Callable[[dict[str, Any]], list[str]]] = {
@@ -59,9 +59,9 @@ def main() -> None:
 
 
 def _missing(reports: Collection[str]) -> list[str]:
-    """Return a sentence on the sections without a file; none if all have one."""
+    """Return a sentence on what is not measured yet; none if all is."""
     names = [f"``{name}``" for name in SECTIONS if name not in reports]
-    return [f"Without a file, and to be measured: {', '.join(names)}.", ""] if names else []
+    return [f"Not measured yet: {', '.join(names)}.", ""] if names else []
 
 
 if __name__ == "__main__":

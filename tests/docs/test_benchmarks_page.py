@@ -191,7 +191,10 @@ def test_what_is_not_measured_is_said():
 def test_the_readme_has_a_sentence_on_a_gpu():
     text = kmeans.readme_gpu(toys()["kmeans-gpu"][0])
     assert "1,000 x 20 rows with 50 centres takes 3.00 ms" in text
-    assert "flash-kmeans takes 5.00 ms in TF32" in text
+    assert (
+        "2.5 to 2.5 times in TF32 and 1.2 to 1.2 times in float16 as fast as in flash-kmeans"
+        in text
+    )
 
 
 def test_the_page_and_the_readme_are_those_of_the_files(tmp_path, monkeypatch):

@@ -115,7 +115,7 @@ def own_files(tmp_path, monkeypatch, keep_config):
         file.parent.mkdir(parents=True, exist_ok=True)
         pytest.importorskip("PIL.Image").fromarray(image).save(file)
 
-    def load(data, *, split="train", download=False):
+    def load(path=None, *, split="train", download=False):
         names = ["cat", "frog"]
         folds = [np.arange(8), np.arange(8, 16)]
         return datasets.ImageSet(pixels, np.arange(16) % 2, class_names=names, folds=folds)
