@@ -21,8 +21,8 @@ INTRODUCTION = """\
 Results
 =======
 
-What the papers print, and what clusterica finds. The tables are made from the files that ``clusterica
-reproduce NAME`` leaves, with a page for each paper; :doc:`/papers` lists the papers.
+What the papers print, and what clusterica finds, on a page for each of :doc:`/papers`. ``clusterica reproduce
+NAME`` repeats an experiment.
 
 A *check* is one thing that a paper says; the code of the experiment decides from the measured values
 whether it holds. *Paper* columns hold what the paper prints, a dash where it prints nothing. ``61.0 ±
@@ -30,9 +30,8 @@ whether it holds. *Paper* columns hold what the paper prints, a dash where it pr
 90 % quantiles; the text below a table says over what. *Dead* is the share of basis vectors that no row
 responds to.
 
-Every section ends with the commit, device and time of its run. Some values are older than this tracing,
-or were put together from several runs: they are *untraced*, the section says which, and they are to be run
-again. Where an experiment needs the files of a data set, it was given them by ``--data``.
+Every section ends with the commit, device and time of its run. Values without a known commit are
+*untraced*, and are to be run again.
 """
 UNTRACED = "This file is older than the tracing of results: it does not say its commit."
 
@@ -64,7 +63,7 @@ def summary(records: list[dict[str, Any]]) -> list[str]:
                 f":ref:`{record['name']} <{record['name']}>`",
                 _text(record["title"]),
                 _holding(record),
-                _text(", ".join(_made(record, "device")) or "not known"),
+                _text("; ".join(_made(record, "device")) or "not known"),
                 ", ".join(_commits(record) + ["untraced"] * bool(untraced(record))),
             ]
             for record in of_paper
@@ -94,7 +93,7 @@ def section(record: dict[str, Any]) -> list[str]:
     absent = absent_rows(record)
     if absent:
         lines += [
-            f"The experiment has more since: {'; '.join(absent)}. They are still to be run.",
+            f"Not run yet: {'; '.join(absent)}.",
             "",
         ]
     if "C" in record["columns"] and record.get("version") == "0.1.0.dev0":

@@ -42,8 +42,8 @@ def readme_table(report: dict[str, Any]) -> str:
         lines.append(f"| {' | '.join([shape_name(row['shape']), *cells])} |")
     lines += [
         "",
-        "Processors that multiply bfloat16 are faster, and labels are those of float32 all the same. faiss has "
-        "the faster of two settings of its BLAS, and does not label the rows in this time. Measured "
+        "Processors that multiply bfloat16 are faster, and labels are those of float32 all the same. faiss "
+        "has the fastest setting of its BLAS, and does not label the rows in this time. Measured "
         f"{when(report)}; [the benchmarks](docs/benchmarks.rst) have memory and other estimators.",
     ]
     return "\n".join(lines)
@@ -117,8 +117,10 @@ def gpu_section(report: dict[str, Any]) -> list[str]:
         "*TF32 ratio* and *float16 ratio* are the time of flash-kmeans over that of clusterica. Empty: the "
         "other library does not have the rule. The axis rule, that of ``CosineKMeans``, counts an axis and "
         "its negative as two clusters, and multiplies half as much. *Labels off* is the share of rows whose "
-        "label in float32 differs from that of float64. The bare product of all rows and centres writes its result, which fused kernels do "
-        "not. " + _same_bits(report["rows"]) + _spread(report["rows"]),
+        "label in float32 differs from that of float64. The bare product of all rows and centres writes its "
+        "result, which fused kernels do not. "
+        + _same_bits(report["rows"])
+        + _spread(report["rows"]),
         "",
     ]
     table = []
@@ -187,6 +189,6 @@ def readme_gpu(report: dict[str, Any]) -> str:
     return (
         f"On one {report['gpu']} an iteration of `KMeans` on {n:,} x {d} rows with {k:,} centres takes "
         f"{times[0]['clusterica', 'float32']:.2f} ms with the labels of float32, and "
-        f"{times[0]['clusterica', 'plain']:.2f} ms by plain tensor operations. Over {len(times)} shapes it is "
-        f"{' and '.join(said)} as fast as in flash-kmeans."
+        f"{times[0]['clusterica', 'plain']:.2f} ms by plain tensor operations. Over {len(times)} shapes it "
+        f"is {' and '.join(said)} as fast as in flash-kmeans."
     )

@@ -278,6 +278,7 @@ def _picture(clean: Fit, along: dict[str, Fit], species: np.ndarray) -> Picture:
         DensityDisplay.from_estimator(
             fit.density, fit.projection[:, None], y=kinds, title=title, ax=ax
         )
+        ax.set_xlabel("projection (standard deviations)")
     return Picture(
         figure,
         caption="Density of the projected iris data at scale t = 0.1, with its cuts, and the flowers by "

@@ -348,14 +348,21 @@ def _histograms(responses: dict[str, np.ndarray], kurtosis: dict[str, np.ndarray
     gauss = np.exp(-(bins**2) / 2) / np.sqrt(2 * np.pi)
     ax.plot(bins, gauss, color="0.6", linewidth=1, linestyle="--", label="Gaussian (0)")
     ax.set(yscale="log", ylim=(1e-5, 2), xlim=(-10, 10), xticks=range(-10, 11, 2))
-    ax.set(xlabel="response, in deviations", ylabel="density")
-    ax.legend(fontsize=8, title="excess kurtosis in brackets", title_fontsize=8, loc="lower center")
+    ax.set(xlabel="response (standard deviations)", ylabel="density")
+    # Below the axes: inside it would hide a curve.
+    figure.legend(
+        fontsize=8,
+        title="excess kurtosis in brackets",
+        title_fontsize=8,
+        ncols=3,
+        loc="outside lower center",
+    )
     ax.grid(alpha=0.25)
     return Picture(
         figure,
         caption="Responses of whitened patches to the filters of each kind. Sparse responses have a high "
         "peak at zero and long tails.",
-        alt="A curve for every kind of filter over responses in deviations, and that of a Gaussian.",
+        alt="A curve for every kind of filter over standardised responses, and that of a Gaussian.",
     )
 
 

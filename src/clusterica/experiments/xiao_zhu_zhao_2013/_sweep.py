@@ -192,6 +192,7 @@ def _kernels_of(curves: Mapping[str, Sequence[Point]]) -> list[Setting]:
 def _picture(scores: Curves, axis: str, data: str) -> Picture:
     """Draw accuracy over the setting, with the deviation over folds as bars."""
     figure, (ax,) = side_by_side(1, width=5.6, height=3.9)
+    settings = sorted({place for found in scores.values() for place in found})
     for name, found in scores.items():
         places = np.array(list(found))
         accuracies = 100 * np.array([s.accuracies for s in found.values()])
@@ -201,6 +202,8 @@ def _picture(scores: Curves, axis: str, data: str) -> Picture:
         dead = np.array([(s.scored.dead or 0) > MOSTLY_DEAD for s in found.values()])
         ax.plot(places[dead], means[dead], "o", ms=4, mfc="white", color=line.get_color(), zorder=3)
     ax.set_xscale("log")
+    ax.set_xticks(settings, [f"{x:g}" for x in settings], fontsize="small")
+    ax.minorticks_off()
     ax.set_xlabel(axis)
     ax.set_ylabel(f"accuracy on {data} (%)")
     ax.legend(frameon=False)
