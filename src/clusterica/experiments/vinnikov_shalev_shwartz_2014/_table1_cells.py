@@ -58,6 +58,12 @@ PAPERS = {
 }
 
 
+def in_words(cell: str) -> str:
+    """Return ``d = 10, 10,000 rows`` for the name ``d10_m10000`` of a cell."""
+    d, m = cell[1:].split("_m")
+    return f"d = {d}, {int(m):,} rows"
+
+
 class TableCell(NamedTuple):
     """Distances of every learner over the draws of one cell, and the seconds that each took."""
 
@@ -138,7 +144,7 @@ def _agreement(cells: list[TableCell], name: str) -> Check:
         f"draw ({LIMIT_IN_THE_PLANE:g} times at d = 2) in every cell",
         all(within),
         f"in {sum(within)} of {len(cells)} cells; the largest ratio is {worst.ratio(name):.2f} "
-        f"({worst.name})",
+        f"({in_words(worst.name)})",
     )
 
 
@@ -146,7 +152,7 @@ def _no_bad_optimum(label: str, cells: list[TableCell], distances: list[list[flo
     """Ask whether no draw of any cell ends far from the axes."""
     counts = {c.name: sum(d > BAD for d in part) for c, part in zip(cells, distances, strict=True)}
     n = sum(len(part) for part in distances)
-    where = ", ".join(f"{count} in {name}" for name, count in counts.items() if count)
+    where = "; ".join(f"{count} with {in_words(name)}" for name, count in counts.items() if count)
     return Check(
         f"{label}: no draw ends in a bad optimum (folded distance above {BAD:g})",
         not where,

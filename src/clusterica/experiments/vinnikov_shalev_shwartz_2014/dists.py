@@ -20,6 +20,7 @@ from clusterica.experiments._context import Context
 from clusterica.experiments._panels import side_by_side
 from clusterica.experiments._registry import experiment
 from clusterica.experiments._result import Check, Picture, Result
+from clusterica.experiments.vinnikov_shalev_shwartz_2014._table1_cells import in_words
 from clusterica.metrics import recovery_distance
 
 NOTE = (
@@ -114,7 +115,7 @@ TABLE_1 = {
 
 @experiment(
     "P0-dists",
-    title="Which laws of the sources pull centroids to the axes",
+    title="Which distributions of the sources pull centroids to the axes",
     paper="Vinnikov & Shalev-Shwartz 2014, section 6.1",
     claim="Hyperbolic secant, logistic, Cauchy and Student's t sources show results similar to "
     "Laplace sources: the distance of the centroids from the axes goes to zero.",
@@ -153,7 +154,7 @@ def run(ctx: Context) -> Result:
         values={**values, "random_rotations": chance},
         settings=settings,
         pictures=(_picture(values, settings),),
-        note=NOTE.format(chance=", ".join(f"{low:.2f} ({d})" for d, low in chance.items())),
+        note=NOTE.format(chance=", ".join(f"{low:.2f} (d = {d[1:]})" for d, low in chance.items())),
         checks=checks(values, chance),
     )
 
@@ -201,7 +202,7 @@ def _similar(label: str, found: Medians, laplace: Medians) -> Check:
         f"distance at most {FACTOR} times theirs in every cell",
         all(ratio <= FACTOR for ratio, _ in worst.values()),
         ", ".join(
-            f"{LEARNERS[name].label} at most {ratio:.3g} times ({cell})"
+            f"{LEARNERS[name].label} at most {ratio:.3g} times ({in_words(cell)})"
             for name, (ratio, cell) in worst.items()
         ),
     )
@@ -214,7 +215,7 @@ def _convergence(medians: dict[str, Medians]) -> list[Check]:
     if not pairs:
         return []
     risen = [
-        f"{LEARNERS[name].label} on {LAWS[law].label} sources ({few} to {many})"
+        f"{LEARNERS[name].label} on {LAWS[law].label} sources (from {in_words(few)}, to {in_words(many)})"
         for law, found in medians.items()
         for name in PAPERS
         for few, many in pairs
@@ -223,7 +224,8 @@ def _convergence(medians: dict[str, Medians]) -> list[Check]:
     n = len(medians) * len(PAPERS) * len(pairs)
     return [
         Check(
-            "on all these laws the median distances of K-means and cosine K-means fall as rows grow tenfold",
+            "on all these distributions the median distances of K-means and cosine K-means fall as rows grow "
+            "tenfold",
             not risen,
             f"in {n - len(risen)} of {n} cases" + (f"; not {', '.join(risen)}" if risen else ""),
         )
@@ -236,7 +238,7 @@ def _controls(medians: dict[str, Medians], chance: dict[str, float]) -> Check:
         (
             distance,
             chance[cell.partition("_")[0]],
-            f"{LEARNERS[name].label} on {law} sources ({cell})",
+            f"{LEARNERS[name].label} on {law} sources ({in_words(cell)})",
         )
         for law, found in medians.items()
         for name in PAPERS
@@ -323,8 +325,8 @@ def _picture(values: dict[str, Any], settings: dict[str, Any]) -> Picture:
         figure,
         caption=f"Median distance over the draws with its 10–90 % band (filled: {sizes[-1]:,} "
         f"rows{open_markers}).",
-        alt="A panel for each dimension with a row for each law, and in it markers of three learners along "
-        "an axis of distance.",
+        alt="A panel for each dimension with a row for each distribution, and in it markers of three learners "
+        "along an axis of distance.",
     )
 
 

@@ -27,6 +27,7 @@ from clusterica.experiments.vinnikov_shalev_shwartz_2014._table1_cells import (
     Learner,
     TableCell,
     checks,
+    in_words,
 )
 from clusterica.ica import ClusterICA
 from clusterica.ica.folding import fold
@@ -268,13 +269,13 @@ def _values(cells: list[TableCell]) -> dict[str, Any]:
 def _random_note(cells: dict[tuple[int, int], TableCell]) -> str:
     """Say where the random start has fewer draws than the others."""
     fewer = [
-        f"{len(cell.random_folded)} of {len(cell.errors)} draws in {cell.name}"
+        f"{len(cell.random_folded)} of {len(cell.errors)} draws with {in_words(cell.name)}"
         for cell in cells.values()
         if len(cell.random_folded) < len(cell.errors)
     ]
     if not fewer:
         return "Random starts have as many draws as the others."
-    return f"Random starts have fewer draws where they take long: {', '.join(fewer)}."
+    return f"Random starts have fewer draws where they take long: {'; '.join(fewer)}."
 
 
 def _memory_note(values: dict[str, Any]) -> str:
