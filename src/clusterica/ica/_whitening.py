@@ -138,7 +138,7 @@ def warn_of_sources(kurtosis: np.ndarray, n_rows: int, *, is_refined: bool) -> N
             f"{(kurtosis < noise[-1]).sum()} of {len(kurtosis)} sources look Gaussian or lighter in the "
             f"tails (excess kurtosis below {noise[-1]:.2g}, which {n_rows} rows can't distinguish from 0): "
             "clusters do not lie along such sources, and Gaussian ones can't be separated by any method; "
-            "use refine='ml' for light tails, and see kurtosis_"
+            "refine='ml' finds light tails, of at most as many sources as features; see kurtosis_"
         )
     if message:
         warn_user(message)

@@ -325,8 +325,8 @@ def _picture(values: dict[str, Any], settings: dict[str, Any]) -> Picture:
         figure,
         caption=f"Median distance over the draws with its 10–90 % band (filled: {sizes[-1]:,} "
         f"rows{open_markers}).",
-        alt="A panel for each dimension with a row for each distribution, and in it markers of three learners "
-        "along an axis of distance.",
+        alt="A panel for each dimension with a row for each distribution, and in it markers of three "
+        "learners along an axis of distance.",
     )
 
 
