@@ -446,6 +446,12 @@ def test_a_clusterer_that_chooses_the_number_of_clusters(rng):
     np.testing.assert_allclose(np.abs(ica.components_).max(axis=1) > 0.3, True)
 
 
+def test_the_warning_of_light_tails_names_a_remedy_that_is_left(rng):
+    """With more sources than features refine="ml", the default, is not used."""
+    with pytest.warns(UserWarning, match="at most as many sources as features"):
+        ClusterICA(4, random_state=0).fit(rng.uniform(-1, 1, size=(2000, 2)))
+
+
 def test_refine_adds_directions_that_a_clusterer_did_not_find(mixed):
     X, _, A = mixed
     one_group = sklearn.cluster.MeanShift(bandwidth=1e3)
