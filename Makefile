@@ -71,7 +71,7 @@ docs: $(VENV)/.installed-docs  ## Build the documentation into docs/_build/html
 	$(BIN)/python -m benchmarks.trust --page
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
 
-bench: $(VENV)/.installed-bench  ## Compare with other libraries
+bench: $(VENV)/.installed-bench  ## Compare with other libraries, on a GPU too if there is one
 	$(BIN)/python -m benchmarks
 
 RUNS ?= 20000

@@ -35,6 +35,18 @@ def test_blocks_are_the_rows(X, path, monkeypatch):
     np.testing.assert_array_equal(np.concatenate(parts), X[:, [2, 0, 1]])
 
 
+@pytest.mark.parametrize("row_group_size", [20_000, 200_000])
+def test_memory_is_that_of_blocks(row_group_size, tmp_path, rng, monkeypatch):
+    X = rng.standard_normal((200_000, 16))
+    table = pa.table({"v": pa.FixedSizeListArray.from_arrays(X.ravel(), 16)})
+    pq.write_table(table, tmp_path / "X.parquet", row_group_size=row_group_size)
+    monkeypatch.setattr(_parquet, "_BLOCK_BYTES", 2**18)
+    del table
+    before = pa.total_allocated_bytes()
+    most = max(pa.total_allocated_bytes() for _ in open_parquet(tmp_path / "X.parquet")) - before
+    assert most < X.nbytes / 4
+
+
 def test_estimators_take_them(X, path):
     blocks = open_parquet(path, columns=["x0", "x1", "x2", "x3"])
     right = KMeans(3, random_state=0).fit(X)

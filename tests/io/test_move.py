@@ -6,8 +6,10 @@ from sklearn.pipeline import make_pipeline
 
 import clusterica
 from clusterica.cluster import CosineKMeans, KMeans
+from clusterica.dictionaries import SparseAutoencoder
 from clusterica.ica import ClusterICA
 from clusterica.linear import LinearSVC, RidgeClassifier
+from clusterica.networks import DependencyGroups
 from clusterica.preprocessing import ContrastNormalizer, KernelWhitener, Whitener
 from clusterica.rica import RICA
 
@@ -23,6 +25,8 @@ MODELS = [
     RICA(4, max_iter=5, random_state=0),
     LinearSVC(C=1.0),
     RidgeClassifier(),
+    SparseAutoencoder(4, max_iter=5, random_state=0),
+    DependencyGroups(3, random_state=0),
     make_pipeline(ContrastNormalizer(), Whitener(), KMeans(3, random_state=0)),
 ]
 
@@ -54,7 +58,9 @@ def test_a_moved_model_is_as_one_fitted_there(model, data):
     assert kinds(model) == on_arrays
     back = clusterica.to_device(moved, "numpy")
     assert kinds(back) == on_arrays
-    run = "transform" if hasattr(model, "transform") else "predict"
+    run = next((name for name in ("transform", "predict") if hasattr(model, name)), None)
+    if run is None:
+        return
     right = getattr(model, run)(X)
     found = getattr(moved, run)(torch.asarray(X))
     assert isinstance(found, torch.Tensor)
@@ -67,6 +73,26 @@ def test_a_copy_shares_nothing(data):
     right = model.cluster_centers_.copy()
     clusterica.to_device(model, "cpu").cluster_centers_ += 1
     np.testing.assert_array_equal(model.cluster_centers_, right)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
+def test_a_model_is_loaded_to_a_device(model, data, tmp_path):
+    X, y = data
+    path = clusterica.save(model.fit(X, y), tmp_path / "m.safetensors")
+    # A device without values, which torch has everywhere.
+    loaded, moved = clusterica.load(path, device="meta"), clusterica.to_device(model, "meta")
+    assert kinds(loaded) == kinds(moved) == kinds(clusterica.to_device(model, "cpu"))
+    clusterica.save(clusterica.to_device(model, "cpu"), path)
+    assert kinds(clusterica.load(path, device="numpy")) == kinds(model)
+
+
+def test_models_of_arrays_stay_so_on_the_cpu(data, tmp_path):
+    X = data[0]
+    path = clusterica.save(Whitener().fit(X), tmp_path / "m.safetensors")
+    loaded = clusterica.load(path, device="cpu")
+    assert isinstance(loaded.mean_, np.ndarray)
+    assert isinstance(loaded.transform(torch.asarray(X)), torch.Tensor)
 
 
 def test_bad_input(data):

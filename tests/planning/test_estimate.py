@@ -12,7 +12,8 @@ from clusterica.cluster import CosineKMeans, GainShapeKMeans, KMeans, SphericalK
 from clusterica.ica import ClusterICA
 from clusterica.images import ImageFeatures
 from clusterica.linear import LinearSVC
-from clusterica.planning._machine import measure
+from clusterica.planning import _estimate
+from clusterica.planning._machine import Machine, measure
 from clusterica.preprocessing import Whitener
 from clusterica.rica import RICA
 
@@ -100,6 +101,16 @@ def test_cost_grows_with_the_problem():
     assert more_clusters.operations > 5 * small.operations
     assert plan(10**6, 100, dtype="float64").bytes_read == 2 * small.bytes_read
     assert clusterica.estimate(KMeans(100), (10**6, 100)).n_iter == 300
+
+
+def test_a_start_takes_time(monkeypatch):
+    """k-means++ took as long as 7 iterations (150,000 x 64, k = 400, one thread)."""
+    monkeypatch.setattr(_estimate, "measure", lambda *_: Machine(products=1e11, bandwidth=1e10))
+
+    def seconds(**settings):
+        return clusterica.estimate(KMeans(400, max_iter=7, **settings), (150_000, 64)).seconds
+
+    assert 4 / 3 < seconds() / seconds(init=np.ones((400, 64))) < 4
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import InconsistentVersionWarning
 
 from clusterica.arrays import warn_user
+from clusterica.io._move import to_device
 from clusterica.io._sealed import ModelFileError, damaged, read_sealed, write_sealed
 from clusterica.io._values import Reader, Writer
 
@@ -90,7 +91,9 @@ def load(path: str | Path, *, device: str | None = None) -> Any:
     path : str or Path
         The file.
     device : str or None, default=None
-        Device for the tensors of the model, such as "cpu" or "cuda"; None uses the one they were saved on.
+        Where the model is to take data: "cuda" or another torch device, to which its learned arrays are moved
+        as by :func:`clusterica.to_device`; "cpu", which moves tensors only, since models of NumPy arrays take
+        CPU tensors as well; or "numpy" for NumPy arrays. None uses what it was saved with.
 
     Returns
     -------
@@ -112,6 +115,9 @@ def load(path: str | Path, *, device: str | None = None) -> Any:
     model, reader, versions = _read(path, "model", device)
     if not isinstance(model, BaseEstimator):
         raise damaged(path, f"it holds a {type(model).__name__} in place of an estimator")
+    # Models of NumPy arrays take CPU tensors as they are.
+    if device not in (None, "cpu"):
+        model = to_device(model, device)
     # A Pipeline has learned nothing itself; attributes of other estimators may change from version to
     # version.
     if reader.of_sklearn - {"Pipeline"} and versions["sklearn"] != sklearn.__version__:
@@ -184,5 +190,6 @@ def _read(path: Path, part: str, device: str | None) -> tuple[Any, Reader, dict[
         )
     if part not in description:
         raise damaged(path, f"{part!r} is missing")
-    reader = Reader(arrays, device, source=str(path))
+    # Tensors that are to be NumPy arrays come by way of the CPU.
+    reader = Reader(arrays, "cpu" if device == "numpy" else device, source=str(path))
     return reader.read_all(description[part]), reader, versions

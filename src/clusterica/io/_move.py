@@ -53,7 +53,17 @@ def to_device(estimator: BaseEstimator, device: str) -> Any:
 
 
 # Learners keep these in host memory, wherever the data is.
-_OF_THE_FIT = ("history_", "objective_", "objectives_", "gap_", "scores_", "path_", "decisions_")
+_OF_THE_FIT = (
+    "activity_",
+    "decisions_",
+    "dependency_",
+    "gap_",
+    "history_",
+    "objective_",
+    "objectives_",
+    "path_",
+    "scores_",
+)
 
 
 def _moved(value: Any, device: str, *, kinds: str = "f") -> Any:

@@ -59,12 +59,12 @@ def kmeans(model: Any, size: Size) -> Work:
     init = getattr(model, "init", "k-means++")
     # k-means++ chooses its centres from a sample of this size.
     m = min(n, max(10_000, 3 * k))
-    # Greedy k-means++ tries 2 + log k rows of the sample for each centre.
-    start = (
-        2.0 * m * k * d * (2 + math.log(k))
-        if isinstance(init, str) and init == "k-means++"
-        else 0.0
-    )
+    # Greedy k-means++ tries 2 + log k rows of the sample for each centre: it reads the sample, and makes six
+    # arrays of losses in float64, two numbers of float32 each, that are written and read.
+    start = start_numbers = 0.0
+    if isinstance(init, str) and init == "k-means++":
+        trials = 2 + math.log(k)
+        start, start_numbers = 2.0 * m * k * d * trials, m * k * (d + 24 * trials)
     last = 1 if model.compute_labels else 0
     # The orthogonal start is iterations with orthogonal axes, as many as those that follow.
     rounds = 2 if isinstance(init, str) and init == "orthogonal" else 1
@@ -72,7 +72,8 @@ def kmeans(model: Any, size: Size) -> Work:
     passes = rounds * size.n_iter + last
     products = model.n_init * (one * passes + start)
     kept = 3 * m * d + 4 * k * d + last * 2 * n
-    return Work(products, model.n_init * passes + 2, model.n_init * passes * n, kept, width=k)
+    numbers = model.n_init * (passes * n + start_numbers)
+    return Work(products, model.n_init * passes + 2, numbers, kept, width=k)
 
 
 def whitener(model: Any, size: Size) -> Work:
