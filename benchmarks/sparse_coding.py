@@ -2,8 +2,9 @@
 
 Both learn from the same batches of white patches, from the same atoms. The objective is that of held-out
 patches with codes solved to a small gap, ``mean ½ |x - Dᵀ s|² + α |s|₁``, and the clock stands still while it
-is computed. scikit-learn has a time limit, since a pass of it over all rows takes hours; the mark is what it
-reaches by then, and clusterica works until it is as good.
+is computed. scikit-learn is stopped after some minutes, since a pass of it over all rows takes twenty on two
+cores; the mark is what it reaches by then, and clusterica works until it is as good. The aim is a fifth of
+the time.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ RESULTS = Path(__file__).parent / "results"
 SHAPE = (400_000, 108, 1600)  # rows, features, atoms
 QUICK = (5_000, 108, 100)
 ALPHA = 1.0
-THEIR_BATCH = 256  # the default of scikit-learn
+# The default of scikit-learn. Processor time for a row of the first batch, with 1600 atoms: 5.4 ms by its
+# coordinate descent, with batches of 256 or of 1024, and 9.8 ms by least angles.
+THEIR_BATCH = 256
 OUR_BATCH = 4096  # with fewer rows the atoms move more often, and codes of a row take longer
 
 
@@ -63,8 +66,8 @@ def timed(
     every: float,
     limit: float,
     mark: float = -np.inf,
-) -> list[tuple[float, float]]:
-    """Return (seconds, objective) so often, until the mark or the limit, both of the clock of the fits."""
+) -> tuple[list[tuple[float, float]], int]:
+    """Return (seconds, objective) so often, until the mark or the limit of that clock, and the rows seen."""
     order, seconds, path = np.random.default_rng(0).permutation(len(X)), 0.0, []
     n_done = 0
     while not path or (path[-1][0] < limit and path[-1][1] > mark):
@@ -77,7 +80,7 @@ def timed(
             n_done += batch
         path.append((seconds, cost(model.components_, fresh)))
         print(type(model).__name__, n_done, *path[-1], flush=True)
-    return path
+    return path, n_done
 
 
 def race(shape: tuple[int, int, int], limit: float, n_jobs: int | None) -> dict[str, Any]:
@@ -100,10 +103,11 @@ def race(shape: tuple[int, int, int], limit: float, n_jobs: int | None) -> dict[
     # Compile, and start worker processes, before the clock runs.
     clone(ours).partial_fit(X[: 2 * n_atoms])
     peer().partial_fit(X[:THEIR_BATCH])
-    theirs = timed(peer(), X, fresh, batch=THEIR_BATCH, every=limit / 8, limit=limit)
+    every = limit / 20  # what it reaches between two looks counts as reached at the second
+    theirs, their_rows = timed(peer(), X, fresh, batch=THEIR_BATCH, every=every, limit=limit)
     mark = min(objective for _, objective in theirs)
     with config_context(threads=2):
-        path = timed(
+        path, our_rows = timed(
             ours,
             X,
             fresh,
@@ -123,7 +127,9 @@ def race(shape: tuple[int, int, int], limit: float, n_jobs: int | None) -> dict[
         "mark": mark,
         "reached": reached,
         "sklearn": theirs,
+        "sklearn_rows": their_rows,
         "clusterica": path,
+        "clusterica_rows": our_rows,
         "speed_up": theirs_at / path[-1][0] if reached else None,
     }
 
@@ -145,6 +151,10 @@ def main() -> None:
     get_reusable_executor().shutdown(wait=True)
     report = {"machine": machine, "threads": 2, "share_of_others": others.share(), **result}
     print(json.dumps(report, indent=1))
+    found = f"{report['speed_up']:.1f} x as fast" if report["reached"] else "not reached"
+    print(
+        f"The objective of scikit-learn after {options.seconds:g} s, {report['mark']:.4f}: {found}; aim: 5 x"
+    )
     target.write_text(json.dumps(report, indent=1) + "\n")
 
 

@@ -189,6 +189,16 @@ def test_a_penalty_that_makes_all_codes_zero_is_said_once(X, batch_size):
     assert model.set_params(alpha=0.1 * longest).fit(X).transform(X).any()
 
 
+def test_a_batch_that_has_no_codes_is_said(X):
+    model = SparseCoding(5, alpha=50.0, random_state=0)
+    with pytest.warns(UserWarning, match=r"alpha=50 makes the codes of all rows zero") as caught:
+        model.partial_fit(X)
+    assert len(caught) == 1
+    model.set_params(alpha=float(str(caught[0].message).split()[-1])).partial_fit(X)
+    assert model.transform(X).any()
+    model.partial_fit(0 * X)  # alpha is not to blame
+
+
 def test_atoms_that_no_row_uses_are_said():
     rows = np.repeat(np.eye(3), 20, axis=0)
     with pytest.warns(UserWarning, match=r"\d+ of 20 atoms are used by no row; use fewer"):

@@ -1,5 +1,7 @@
 """Sparse auto-encoder and sparse RBM: gradients, filters of photographs, all kinds of rows, bad input."""
 
+import re
+
 import numpy as np
 import pytest
 from scipy.special import expit
@@ -187,6 +189,25 @@ def test_a_decay_that_makes_all_weights_zero_is_said_with_one_that_does_not(X, t
     assert np.isfinite(model.components_).all()
     model.set_params(weight_decay=0.01 * most, max_iter=100).fit(X)
     assert model.n_dead_ == 0
+
+
+def test_a_decay_that_makes_all_weights_of_a_machine_zero_is_said(white_patches):
+    model = SparseRBM(9, weight_decay=2.0, max_iter=10, random_state=0)
+    message = (
+        r"9 of 9 units have the same activity for all rows: weight_decay=2 makes their weights"
+    )
+    with pytest.warns(UserWarning, match=message) as caught:
+        model.fit(white_patches[:2000])
+    assert len(caught) == 1
+    assert model.transform(white_patches[:500]).std(axis=0).max() < 0.1 * model.target
+    such = float(re.search(r"such as ([\d.e-]+),", str(caught[0].message))[1])
+    assert model.set_params(weight_decay=such).fit(white_patches[:2000]).n_dead_ == 0
+
+
+def test_a_sparsity_that_oscillates_is_to_be_lowered(white_patches):
+    model = SparseRBM(9, sparsity=1e4, max_iter=10, random_state=0)
+    with pytest.warns(UserWarning, match=r"hundredth of .*, lower sparsity \(it is 10000\)"):
+        model.fit(white_patches[:2000])
 
 
 def test_rows_that_do_not_vary():

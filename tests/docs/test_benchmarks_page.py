@@ -45,7 +45,9 @@ def toys():
         "start": 9.0,
         "reached": True,
         "sklearn": [[100.0, 8.0], [200.0, 7.0]],
+        "sklearn_rows": 300,
         "clusterica": [[1.0, 8.5], [2.0, 6.9]],
+        "clusterica_rows": 200,
         "speed_up": 100.0,
     }
     found = {"walks": 3.5, "error": 0.01, "same_bits": True, "ms": 12.0, "products_ms": 6.0}

@@ -1,6 +1,7 @@
 """Kernel RICA with labels: parts of the basis for the classes, the terms, inputs and faults."""
 
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -87,10 +88,12 @@ def test_the_term_lowers_the_codes_of_other_classes(digits):
 @pytest.mark.filterwarnings("ignore:.*did not converge")
 def test_dead_vectors_ask_for_less_discrimination_first(digits):
     X, y = digits
-    message = r"6 of 6 .* are dead.*; lower discrimination \(it is 1\), .*raise gamma"
-    with pytest.warns(UserWarning, match=message):
+    message = r"6 of 6 .* are dead.*; lower discrimination \(it is 1; try ([\d.]+)\), .*raise gamma"
+    with pytest.warns(UserWarning, match=message) as caught:
         learner(discrimination=1.0).fit(X, y)
     # With the remedy, and without a warning, which would be an error here.
+    less = float(re.search(r"try ([\d.]+)", str(caught[-1].message))[1])
+    assert learner(discrimination=less).fit(X, y).n_dead_ == 0
     assert learner(discrimination=0.1).fit(X, y).n_dead_ == 0
     with pytest.warns(UserWarning, match=r"are dead.*; lower gamma") as caught:
         learner(gamma=1000.0).fit(X, y)

@@ -346,3 +346,14 @@ def test_the_start_at_clusters_is_the_same_again(labelled):
     with pytest.warns(ConvergenceWarning):
         again.fit(X, y)
     np.testing.assert_array_equal(rica.components_, again.components_)
+
+
+def test_a_term_that_makes_all_codes_zero_is_said_once_with_one_that_does_not(labelled):
+    X, y = labelled
+    settings = {"sparsity": 0.01, "unit_norm": False, "tol": 1e-3}
+    with pytest.warns(UserWarning, match="with discrimination=5: all filters are dead") as caught:
+        rica = small(discrimination=5.0, **settings).fit(X, y)
+    assert len(caught) == 1
+    assert rica.n_dead_ == 6
+    such = float(str(caught[0].message).split()[-1])
+    assert small(discrimination=such, **settings).fit(X, y).n_dead_ == 0

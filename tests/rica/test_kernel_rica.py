@@ -1,6 +1,7 @@
 """Kernel RICA: its ways down, its fixed points, dead vectors and their remedy, inputs and faults."""
 
 import pickle
+import re
 import warnings
 
 import hypothesis
@@ -260,6 +261,17 @@ def test_gamma_makes_the_start_nearly_orthogonal(digits):
     # One vector has no other, and gets the median.
     one = KernelRICA(1, random_state=0).fit(digits).gamma_
     assert one == KernelRICA(1, gamma="median", random_state=0).fit(digits).gamma_
+
+
+@pytest.mark.filterwarnings("ignore:.*did not converge")
+def test_a_penalty_that_kills_is_named_with_one_that_does_not(digits):
+    message = r"8 of 8 .* are dead.*; lower sparsity \(it is 10000; try [\d.e-]+\)"
+    with pytest.warns(UserWarning, match=message) as caught:
+        KernelRICA(8, sparsity=1e4, random_state=0).fit(digits)
+    (said,) = (str(w.message) for w in caught if "dead" in str(w.message))
+    less = float(re.search(r"try ([\d.e-]+)\)", said)[1])
+    # Without a warning, which would be an error here.
+    assert KernelRICA(8, sparsity=less, random_state=0).fit(digits).n_dead_ == 0
 
 
 @pytest.mark.filterwarnings("ignore:.*did not converge")

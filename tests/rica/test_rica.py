@@ -128,6 +128,8 @@ def test_overcomplete_filters_do_not_hide(rng):
 # --- Its objective ----------------------------------------------------------------------------------
 
 
+# Nine filters of five features: those that are not needed shrink to nothing where lengths are free.
+@pytest.mark.filterwarnings("ignore:.*filters are dead")
 @pytest.mark.parametrize("pooling", [None, "1d", "2d", [0, 0, 1, 1, 2, 2, 3, 3, 3]], ids=str)
 @pytest.mark.parametrize("unit_norm", ["tight", True, False])
 def test_the_objective_falls_and_its_terms_add_up(mixed, pooling, unit_norm):
@@ -451,16 +453,47 @@ def test_a_start_where_the_data_does_not_vary():
     X[:, 2] = 5
     with pytest.raises(ValueError, match=r"row 2 of init.*constant feature.*unit_norm=True"):
         RICA(init=np.eye(4)).fit(X)
-    free = RICA(init=np.eye(4), unit_norm=True).fit(X)
+    with pytest.warns(
+        UserWarning, match="1 of 4 filters are dead, shorter than 0.01 where the data"
+    ):
+        free = RICA(init=np.eye(4), unit_norm=True).fit(X)
     assert np.isfinite(free.components_).all()
     online = RICA(init=np.eye(4)).partial_fit(X)
     np.testing.assert_allclose(np.linalg.norm(online.components_, axis=1), 1)
 
 
 def test_constant_data_gives_finite_filters():
-    rica = RICA(3, random_state=0).fit(np.ones((20, 4)))
+    with pytest.warns(UserWarning, match="the rows do not vary, so that nothing was learned"):
+        rica = RICA(3, random_state=0).fit(np.ones((20, 4)))
     assert np.isfinite(rica.components_).all()
     np.testing.assert_array_equal(rica.transform(np.ones((2, 4))), 0)
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+@pytest.mark.parametrize("pooling", [None, "2d"])
+@pytest.mark.parametrize("unit_norm", [False, "tight"])
+def test_a_penalty_that_makes_all_codes_zero_is_said_once(library, pooling, unit_norm):
+    # Features of two scales: filters of unit length flee to those that hardly vary.
+    X = np.random.default_rng().laplace(size=(500, 8)) * np.repeat([1, 1e-4], 4)
+    given = X if library == "numpy" else pytest.importorskip("torch").asarray(X)
+    settings = {"pooling": pooling, "unit_norm": unit_norm, "random_state": 0}
+    with pytest.warns(UserWarning, match="zero with sparsity=30: all filters are dead") as caught:
+        rica = RICA(4, sparsity=30.0, **settings).fit(given)
+    assert len(caught) == 1
+    assert rica.n_dead_ == 4
+    assert abs(np.asarray(rica.transform(given))).max() < 0.1
+    *_, least, such = str(caught[0].message).replace(", such as", "").split()
+    assert float(such) < float(least) < 30
+    assert RICA(4, sparsity=float(such), tol=1e-3, **settings).fit(given).n_dead_ == 0
+
+
+def test_filters_that_shrink_to_nothing_are_said():
+    X = np.random.default_rng().laplace(size=(2000, 5))
+    with pytest.warns(UserWarning, match="1. of 20 filters are dead.*unit_norm='tight'"):
+        rica = RICA(20, sparsity=1.0, unit_norm=False, tol=1e-5, random_state=0).fit(X)
+    assert rica.n_dead_ == (np.linalg.norm(rica.components_, axis=1) < 0.01).sum()
+    assert RICA(20, sparsity=1.0, tol=1e-5, random_state=0).fit(X).n_dead_ == 0
+    assert not hasattr(rica.partial_fit(X), "n_dead_")  # the count was of other filters
 
 
 def test_warns_if_max_iter_is_too_small(mixed):

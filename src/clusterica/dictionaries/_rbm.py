@@ -102,7 +102,8 @@ class SparseRBM(
     n_iter_ : int
         Number of passes.
     n_dead_ : int
-        Number of units with less than a hundredth of the target activity.
+        Number of units with less than a hundredth of the target activity, or with weights that the weight
+        decay makes zero.
     n_components_ : int
         Number of units.
     n_features_in_ : int
@@ -113,7 +114,7 @@ class SparseRBM(
     Warns
     -----
     UserWarning
-        If more than 5 % of the units are dead.
+        If more than 5 % of the units are dead, with a weight decay that keeps them alive if that is why.
 
     See Also
     --------
@@ -189,7 +190,8 @@ class SparseRBM(
         # The mean is where a begins; the mean variance sets the scale of sigma, of the weights and of the
         # sparsity.
         total = moments_about_mean(rows)
-        variance = float(np.trace(to_host(total.second))) / (rows.n_rows * d)
+        covariance = np.asarray(to_host(total.second), dtype=np.float64) / rows.n_rows
+        variance = float(np.trace(covariance)) / d
         if not 0 < variance < np.inf:
             raise ValueError(
                 f"the mean variance of features is {variance:g}, so that there is nothing to learn; give "
@@ -216,12 +218,7 @@ class SparseRBM(
         self.__dict__.update(self._learned(rows, result.params))
         self.activity_ = result.params.activity
         self.error_history_, self.n_iter_ = np.array(result.history), result.n_iter
-        self.n_dead_ = int((self.activity_ < 0.01 * self.target).sum())
-        if self.n_dead_ > MUCH_DEAD * K:
-            warn_user(
-                f"{self.n_dead_} of {K} units are active for less than a hundredth of target={self.target:g} "
-                "of the rows; lower learning_rate, raise sparsity, or use fewer n_components"
-            )
+        self._warn_of_dead(result.params.W, covariance)
         return self
 
     def transform(self, X: Any) -> Array:
@@ -280,6 +277,38 @@ class SparseRBM(
         new = new._replace(activity=activity / rows.n_rows, n_passes=old.n_passes + 1)
         # An infinite change: the loop ends after max_iter passes, and not before.
         return Step(new, error, np.inf)
+
+    def _warn_of_dead(self, W: HostArray, covariance: HostArray) -> None:
+        """Count the units that are hardly ever on or as often for all rows, and say what may help if many."""
+        # Near weights of zero the activity changes by so much with the log-odds times σ², and weights grow
+        # only along directions where the decay is below slope times the variance.
+        slope = self.target * (1 - self.target) / self.sigma_**2
+        most = slope * float(np.linalg.eigvalsh(covariance)[-1])
+        # Log-odds of units that learned something vary by several.
+        spread = np.sqrt(((W @ covariance) * W).sum(axis=1)) / self.sigma_**2
+        still = (spread < 0.1) & (self.weight_decay >= most)
+        never = self.activity_ < 0.01 * self.target
+        self.n_dead_ = int((never | still).sum())
+        if self.n_dead_ <= MUCH_DEAD * len(W):
+            return
+        if still.any():
+            text = (
+                "have the same activity for all rows: "
+                f"weight_decay={self.weight_decay:g} makes their weights zero"
+            )
+            advice = (
+                f"use one well below {most:.3g}, such as {0.01 * most:.1g}, or a smaller sigma (it is "
+                f"{self.sigma_:.3g})"
+            )
+        else:
+            text = f"are active for less than a hundredth of target={self.target:g} of the rows"
+            # A step of the sparsity changes the activity by this share of what is missing.
+            pull = self.learning_rate * self.sparsity * float(covariance.diagonal().mean()) * slope
+            advice = (
+                f"lower learning_rate, {'lower' if pull > 1 else 'raise'} sparsity (it is "
+                f"{self.sparsity:g}), or use fewer n_components"
+            )
+        warn_user(f"{self.n_dead_} of {len(W)} units {text}; {advice}")
 
     def _learned(self, rows: Rows, machine: _Machine) -> dict[str, Any]:
         """Return the attributes that transform needs."""

@@ -259,7 +259,8 @@ class SparseCoding(BaseDictionary):
             check_model_device(self, rows.home, self.components_)
             D = np.asarray(to_host(self.components_), dtype=np.float64)
         stream = getattr(self, "_stream", None) or _no_batches(D)
-        D, self._stream, _ = self._after_batch(rows, D, stream)
+        D, self._stream, sums = self._after_batch(rows, D, stream)
+        self._are_zero(sums, np.asarray(rows.glance()))
         self.__dict__.update(self._learned(rows, D))
         self.n_iter_ = getattr(self, "n_iter_", 0) + 1
         self.n_replaced_ = self._stream.n_replaced
@@ -327,14 +328,8 @@ class SparseCoding(BaseDictionary):
 
     def _warn(self, result: LoopResult, sums: CodeSums, candidates: HostArray) -> None:
         # With no code at all alpha is too large, and any other warning would only distract from that.
-        if not sums.uses.any():
+        if self._are_zero(sums, candidates):
             self.n_dead_ = len(sums.uses)
-            longest = float(row_lengths(candidates).max())
-            warn_user(
-                f"alpha={self.alpha:g} makes the codes of all rows zero, so that nothing was learned; use an "
-                f"alpha below {longest:.3g}, the length of the longest of {len(candidates)} rows, such as "
-                f"{0.1 * longest:.2g}"
-            )
             return
         result.warn_if_unfinished(self)
         # Batches are coded roughly on purpose.
@@ -345,6 +340,18 @@ class SparseCoding(BaseDictionary):
                 ConvergenceWarning,
             )
         self._warn_of_dead(sums.uses, "use fewer n_components, a smaller alpha, or more rows")
+
+    def _are_zero(self, sums: CodeSums, some: HostArray) -> bool:
+        """Return whether no row has a code; say so, with an alpha for some of the rows."""
+        longest = float(row_lengths(some).max())
+        are_zero = not sums.uses.any()
+        if are_zero and longest > 0:
+            warn_user(
+                f"alpha={self.alpha:g} makes the codes of all rows zero, so that nothing was learned; use an "
+                f"alpha below {longest:.3g}, the length of the longest of {len(some)} rows, such as "
+                f"{0.1 * longest:.2g}"
+            )
+        return are_zero
 
 
 def _no_batches(D: HostArray) -> Stream:

@@ -115,7 +115,8 @@ class LBFGS:
         bend = there.gradient - here.gradient
         product = _dot(move, bend)
         # Only a move along which the gradient rises keeps the estimate of the Hessian positive definite.
-        if product > 0 and self.memory > 0:
+        # Where all is nearly zero, the product of two moves has no inverse in float64.
+        if product > _TINY and self.memory > 0:
             moves = (*moves, (move, bend, 1 / product))[-self.memory :]
         # The length of a first move is arbitrary: a short one does not mean convergence.
         squared = _squared_length(move)

@@ -129,7 +129,7 @@ class BaseKernelRICA(
         )
         task.end()
         self._set_fitted(rows, found, sample)
-        self._warn_if_dead(rows, start, model.strength)
+        self._warn_if_dead(rows, start)
         progress.end()
 
     def _start(
@@ -220,7 +220,7 @@ class BaseKernelRICA(
         some = sample[:: max(1, len(sample) // 1000)]
         self.median_similarity_ = float(np.median(self.kernel_(some, W)))
 
-    def _warn_if_dead(self, rows: Rows, start: np.ndarray, discrimination: float) -> None:
+    def _warn_if_dead(self, rows: Rows, start: np.ndarray) -> None:
         """Count basis vectors that no row is like, and say what may help if they are many."""
         reach = partial(reached, kernel=self.kernel_, normalize=self.normalize, least=DEAD)
 
@@ -252,9 +252,16 @@ class BaseKernelRICA(
             )
             if not isinstance(self.scale, str):
                 remedy = f"use scale='best' (it is {self.scale:g}), or else: {remedy}"
-            if discrimination:
-                lower = f"lower discrimination (it is {discrimination:g})"
-                remedy = f"{lower}, which drives them away from rows; {remedy}"
+            error = max(0.0, float(self.term_histories_["reconstruction"][0]))
+            for term, name in (("penalty", "sparsity"), ("discrimination", "discrimination")):
+                size = float(self.term_histories_.get(term, [0.0])[0])
+                # Ten times what "auto" gives, or more.
+                if size > 0.1 * error:
+                    weight = getattr(self, f"{name}_")
+                    lower = (
+                        f"lower {name} (it is {weight:g}; try {weight * 0.01 * error / size:.2g})"
+                    )
+                    remedy = f"{lower}, which drives them away from rows; {remedy}"
         warn_user(
             f"{self.n_dead_} of {len(start)} basis vectors are dead: no row has k(w, x) of {DEAD}; {remedy}"
         )

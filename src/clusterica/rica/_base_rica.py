@@ -26,15 +26,17 @@ from clusterica.arrays import (
     map_reduce,
     to_host,
     to_like,
+    warn_user,
 )
 from clusterica.cluster import GainShapeKMeans
 from clusterica.contrasts import PENALTIES
 from clusterica.ops.discrimination import Discrimination
-from clusterica.ops.linalg import combine, project, unit_rows
+from clusterica.ops.kernels import DEAD, MUCH_DEAD
+from clusterica.ops.linalg import combine, project, row_lengths, unit_rows
 from clusterica.ops.moments import Moments
 from clusterica.ops.penalty import PenaltyFunction
 from clusterica.ops.rica import ClassMoments, class_moments, null_directions
-from clusterica.optim import fit_progress
+from clusterica.optim import LoopResult, fit_progress
 from clusterica.preprocessing.whitening import apply_map, moments_about_mean
 from clusterica.rica._labels import BasisLabels
 from clusterica.rica._reconstruction import Reconstruction, Supervision, minimize
@@ -128,7 +130,8 @@ class BaseRICA(
         self.objective_history_ = np.array(found.result.history)
         self.term_histories_ = found.terms
         self.reconstruction_error_ = float(found.terms["reconstruction"][-1])
-        found.result.warn_if_unfinished(self)
+        self.n_dead_ = count_dead(found.result.params, total, null)
+        self._warn(found.result, problem, W)
         # So that partial_fit can go on from here, with the covariance of all rows.
         return BatchState(total, null, STEPS_OF_FIT)
 
@@ -231,6 +234,39 @@ class BaseRICA(
             "_n_features_out": W.shape[0],
         }
 
+    def _warn(self, result: LoopResult, problem: Reconstruction, start: np.ndarray) -> None:
+        """Say that the fit did not converge, and that many filters, or all, have shrunk to nothing."""
+        if self.n_dead_ < len(start):
+            result.warn_if_unfinished(self)
+            if self.n_dead_ > MUCH_DEAD * len(start):
+                warn_user(
+                    f"{self.n_dead_} of {len(start)} filters are dead, shorter than {DEAD} where the data "
+                    "varies: no more are needed to reconstruct it; use unit_norm='tight', fewer filters, or "
+                    f"a smaller sparsity (it is {self.sparsity:g})"
+                )
+            return
+        # Orthonormal filters gain this much over none, and cost so much by the other terms.
+        U, _, Vt = np.linalg.svd(start, full_matrices=False)
+        none, some = (
+            problem.evaluate(problem.rows.place.put(W)).extra for W in (0 * start, U @ Vt)
+        )
+        gain = none["reconstruction"] - some["reconstruction"]
+        if not gain > 0:
+            warn_user("the rows do not vary, so that nothing was learned: all filters are dead")
+            return
+        given = {"penalty": "sparsity", "discrimination": "discrimination"}
+        costs = {given[name]: some[name] - none[name] for name in some if name in given}
+        # Below that share of the weights such filters are better than none.
+        share = gain / max(gain, sum(costs.values()))
+        heavy = {name: getattr(self, name) for name, cost in costs.items() if cost > 0.1 * gain}
+        found = " and ".join(f"{name}={value:g}" for name, value in heavy.items())
+        below = " and ".join(f"{name} below {share * value:.3g}" for name, value in heavy.items())
+        such = " and ".join(f"{0.1 * share * value:.2g}" for value in heavy.values())
+        warn_user(
+            f"the codes of all rows are nearly zero with {found}: all filters are dead; use {below}, such as "
+            f"{such}"
+        )
+
 
 def host_moments(rows: Rows) -> Moments:
     """Return n, the mean, and the sums of products about it, in float64 on the host."""
@@ -238,6 +274,19 @@ def host_moments(rows: Rows) -> Moments:
     if not np.isfinite(moments.second).all():
         raise ValueError("the squares of the rows are too large to be summed; scale the rows down")
     return moments
+
+
+def count_dead(W: np.ndarray, moments: Moments, null: np.ndarray) -> int:
+    """Return how many filters are shorter than `DEAD` where the data varies; all, if so are all codes."""
+    covariance = moments.second / moments.n
+    # In units of the feature that varies most.
+    energies = ((W @ covariance) * W).sum(axis=1) / max(
+        covariance.diagonal().max(), np.finfo(float).tiny
+    )
+    if energies.max() < DEAD**2:
+        return len(W)
+    # Filters that reconstruct anything have about length one, whatever the scale of the data.
+    return int((row_lengths(W - (W @ null.T) @ null) < DEAD).sum())
 
 
 def cluster_directions(

@@ -79,12 +79,22 @@ class DiscriminativeRICA(BaseRICA):
         The objective at the start and after every step.
     term_histories_ : dict of ndarray of shape (n_iter_ + 1,)
         Its terms, "reconstruction", "penalty" and "discrimination" (weighted), which add up to it.
+    n_dead_ : int
+        Number of filters that are shorter than 0.01 where the data varies, which "tight" ones never are.
     n_iter_ : int
         Number of steps.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of the features, if X has column names.
+
+    Warns
+    -----
+    UserWarning
+        If more than 5 % of the filters are dead; if all are, with weights that are small enough.
+        If d is not convex.
+    ConvergenceWarning
+        If the objective was still falling after max_iter steps.
 
     See Also
     --------

@@ -87,12 +87,21 @@ class RICA(BaseRICA):
         The objective at the start and after every step.
     term_histories_ : dict of ndarray of shape (n_iter_ + 1,)
         Its terms, "reconstruction" and "penalty" (weighted), which add up to it.
+    n_dead_ : int
+        Number of filters that are shorter than 0.01 where the data varies, which "tight" ones never are.
     n_iter_ : int
         Number of steps.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of the features, if X has column names.
+
+    Warns
+    -----
+    UserWarning
+        If more than 5 % of the filters are dead; if all are, with weights that are small enough.
+    ConvergenceWarning
+        If the objective was still falling after max_iter steps.
 
     See Also
     --------
@@ -234,7 +243,7 @@ class RICA(BaseRICA):
         self.n_iter_ = getattr(self, "n_iter_", 0) + 1
         self.reconstruction_error_ = here.extra["reconstruction"]
         # Those of an earlier fit do not describe the filters any more.
-        for stale in ("objective_history_", "term_histories_"):
+        for stale in ("objective_history_", "term_histories_", "n_dead_"):
             self.__dict__.pop(stale, None)
         return self
 
