@@ -1,6 +1,7 @@
 """A run writes its numbers, settings and pictures, and passes on who watches it."""
 
 import json
+import os
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -12,7 +13,7 @@ import pytest
 import clusterica
 from clusterica.experiments import Check, Context, Picture, Result, experiment, run
 from clusterica.experiments import _registry as registry
-from clusterica.experiments._provenance import source_commit
+from clusterica.experiments._provenance import _n_cores, source_commit
 
 pytest.importorskip("matplotlib")
 
@@ -54,6 +55,16 @@ def toy(monkeypatch):
         )
 
     return told
+
+
+@pytest.mark.skipif(not hasattr(os, "getloadavg"), reason="this system does not tell its load")
+def test_a_run_says_if_other_processes_had_the_cores_too(toy, tmp_path, monkeypatch):
+    for load, shared in ((0.9, False), (3.0, True)):
+        busy = (load * _n_cores(), 0.0, 0.0)
+        monkeypatch.setattr(os, "getloadavg", lambda busy=busy: busy)
+        run("T0-toy", output=tmp_path)
+        made = json.loads((tmp_path / "T0-toy.json").read_text(encoding="utf-8"))["made"]
+        assert made["device_was_shared"] is shared
 
 
 def test_files(toy, tmp_path):

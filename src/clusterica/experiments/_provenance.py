@@ -51,7 +51,7 @@ def provenance(
         "versions": versions,
         "seed": ctx.seed,
         "device": device_name(ctx),
-        "device_was_shared": others_on_gpu(ctx),
+        "device_was_shared": device_is_shared(ctx),
         "config": get_config(),
         "started": started.astimezone(UTC).isoformat(timespec="seconds"),
         "seconds": round(seconds, 3),
@@ -84,23 +84,27 @@ def device_name(ctx: Context) -> str:
         device = torch.device(ctx.device)
         if device.type == "cuda":
             return str(torch.cuda.get_device_name(device))
+    return f"{_processor()}, {_n_cores()} cores"
+
+
+def device_is_shared(ctx: Context) -> bool:
+    """Return whether other processes work on the device now: times are then not those of a quiet one."""
+    if ctx.device is not None:
+        import torch
+
+        device = torch.device(ctx.device)
+        if device.type == "cuda":
+            free, total = torch.cuda.mem_get_info(device)
+            # The driver and the kernels of this process take about half a GiB beside what torch has reserved.
+            return bool(total - free - torch.cuda.memory_reserved(device) > 2**30)
+    # The load of a run on its own is that of its threads, one for each core, and a little more for a moment.
+    return hasattr(os, "getloadavg") and os.getloadavg()[0] > 1.5 * _n_cores()
+
+
+def _n_cores() -> int:
     if hasattr(os, "sched_getaffinity"):  # on Linux
-        return f"{_processor()}, {len(os.sched_getaffinity(0))} cores"
-    return _processor()
-
-
-def others_on_gpu(ctx: Context) -> bool:
-    """Return whether other processes hold memory of the GPU: times are then not those of a quiet one."""
-    if ctx.device is None:
-        return False
-    import torch
-
-    device = torch.device(ctx.device)
-    if device.type != "cuda":
-        return False
-    free, total = torch.cuda.mem_get_info(device)
-    # The driver and the kernels of this process take about half a GiB beside what torch has reserved.
-    return bool(total - free - torch.cuda.memory_reserved(device) > 2**30)
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _processor() -> str:
