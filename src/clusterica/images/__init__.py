@@ -2,5 +2,6 @@
 
 from clusterica.images._bank import sample_patches
 from clusterica.images._features import ImageFeatures
+from clusterica.images._groups import GroupFeatures
 
-__all__ = ["ImageFeatures", "sample_patches"]
+__all__ = ["GroupFeatures", "ImageFeatures", "sample_patches"]

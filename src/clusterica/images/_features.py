@@ -277,13 +277,7 @@ class ImageFeatures(
         """
         check_is_fitted(self, "n_features_out_")
         images = self._checked(X, reset=False)
-        largest, known = images.largest_pixel(), self.largest_pixel_
-        low, high = sorted((largest, known))
-        if 0 < low <= 1 and high > 2:  # values up to 1 in the one, and up to 255 in the other
-            warn_user(
-                f"the images have values up to {largest:.3g}, and those in fit had up to {known:.3g}; give "
-                "both in the same range, such as bytes in 0..255"
-            )
+        warn_of_range(images, self.largest_pixel_)
         chunks = as_chunks(X)
         if chunks is not None:
             like = np.empty((1, self.n_features_out_), np.float32)
@@ -430,31 +424,23 @@ class ImageFeatures(
             caller=type(self).__name__,
             n_channels=None if reset else self.n_channels_in_,
         )
-        # Places of patches that an image must have, down and across, for no cell to be empty.
-        need = [shape.regions[axis] * max(grid[axis] for grid in shape.grids) for axis in (0, 1)]
-        for part in images.parts:
-            places = shape.places(*part.shape[:2])
-            if places[0] < need[0] or places[1] < need[1]:
-                raise ValueError(
-                    f"image {part.start} has {places[0]} x {places[1]} places for patches, fewer than the "
-                    f"{need[0]} x {need[1]} cells of regions={self.regions} and grid={self.grid}; use fewer "
-                    "cells, smaller patches, or larger images"
-                )
+        check_cells(images, shape, f"regions={self.regions} and grid={self.grid}")
         if reset:
             warn_if_alpha(images)
         elif hasattr(self, "filters_"):
             check_model_device(self, images.home, self._banks()[0].filters)
         return images
 
-    def _shape(self) -> Shape:
-        """Return how patches are cut and pooled; the two grids are checked."""
-        several = len(self.grid) > 0 and all(isinstance(grid, tuple | list) for grid in self.grid)
+    def _shape(self, grid: Any = None) -> Shape:
+        """Return how patches are cut and pooled, over another grid if one is given; grids are checked."""
+        grid = self.grid if grid is None else grid
+        several = len(grid) > 0 and all(isinstance(one, tuple | list) for one in grid)
         return Shape(
             self.patch_size,
             self.stride,
             CellPooling[self.pooling.upper()],
             regions=check_grid("regions", self.regions),
-            grids=tuple(check_grid("grid", g) for g in (self.grid if several else [self.grid])),
+            grids=tuple(check_grid("grid", g) for g in (grid if several else [grid])),
         )
 
     @property
@@ -468,6 +454,31 @@ class ImageFeatures(
         tags.input_tags.three_d_array = True
         tags.transformer_tags.preserves_dtype = ["float32"]
         return tags
+
+
+def check_cells(images: Images, shape: Shape, settings: str) -> None:
+    """Refuse images of which a cell would have no patch."""
+    # Places of patches that an image must have, down and across, for no cell to be empty.
+    need = [shape.regions[axis] * max(grid[axis] for grid in shape.grids) for axis in (0, 1)]
+    for part in images.parts:
+        places = shape.places(*part.shape[:2])
+        if places[0] < need[0] or places[1] < need[1]:
+            raise ValueError(
+                f"image {part.start} has {places[0]} x {places[1]} places for patches, fewer than the "
+                f"{need[0]} x {need[1]} cells of {settings}; use fewer cells, smaller patches, or larger "
+                "images"
+            )
+
+
+def warn_of_range(images: Images, known: float) -> None:
+    """Warn if images have values up to 1 and those in fit had up to 255, or the other way round."""
+    largest = images.largest_pixel()
+    low, high = sorted((largest, known))
+    if 0 < low <= 1 and high > 2:
+        warn_user(
+            f"the images have values up to {largest:.3g}, and those in fit had up to {known:.3g}; give "
+            "both in the same range, such as bytes in 0..255"
+        )
 
 
 def _one_or_all(values: list[Any]) -> Any:

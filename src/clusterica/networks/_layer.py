@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
@@ -18,10 +17,9 @@ from clusterica.arrays import (
     StrOptions,
     as_generator,
     fit_context,
-    namespace_of,
     take,
 )
-from clusterica.images import ImageFeatures
+from clusterica.images import GroupFeatures, ImageFeatures
 from clusterica.networks._groups import DependencyGroups
 from clusterica.ops.patch import n_places
 from clusterica.optim import Progress
@@ -179,39 +177,24 @@ class Layer(Estimator):
         maps : array of shape (n, height, width, n_maps), float32
             Group by group; in the library and on the device of X.
         """
-        check_is_fitted(self, "features_")
-        height, width, _ = self.maps_shape_
-        pooled = self._pooled(X, [(height, width)])
-        return pooled.reshape(pooled.shape[0], height, width, -1)
+        return self.group_features().transform(X).reshape(-1, *self.maps_shape_)
 
-    def features(self, X: Any, grids: Sequence[tuple[int, int]]) -> Array:
-        """Return codes that are pooled over coarse grids rather than the cells of this layer.
+    def group_features(self, grids: Sequence[tuple[int, int]] | None = None) -> GroupFeatures:
+        """Return what encodes the groups of maps: made once, it can be used for many blocks of images.
 
         Parameters
         ----------
-        X : as in fit, (n, height, width, n_maps)
-            Maps of the same size as in fit.
-        grids : sequence of tuples (rows, columns)
-            Cells of each grid.
+        grids : sequence of tuples (rows, columns), default=None
+            Cells over which codes are pooled, by default those of this layer, whose codes are its maps.
 
         Returns
         -------
-        features : array of shape (n, n_cells * n_maps), float32
-            Cell by cell.
+        GroupFeatures
         """
         check_is_fitted(self, "features_")
-        pooled = self._pooled(X, grids)
-        return pooled.reshape(pooled.shape[0], -1)
-
-    def _pooled(self, X: Any, grids: Sequence[tuple[int, int]]) -> Array:
-        """Return the codes of all groups, pooled over the cells of grids: (n, n_cells, n_maps)."""
-        n_cells = sum(down * across for down, across in grids)
-        parts = []
-        for group, one in zip(self.groups_, self.features_, strict=True):
-            # A copy with another grid shares what was learned: the grid matters only when codes are pooled.
-            pooled = copy(one).set_params(grid=list(grids)).transform(_of_group(X, group))
-            parts.append(pooled.reshape(pooled.shape[0], n_cells, -1))
-        return parts[0] if len(parts) == 1 else namespace_of(*parts).concat(parts, axis=-1)
+        height, width, _ = self.maps_shape_
+        cells = [(height, width)] if grids is None else list(grids)
+        return GroupFeatures(self.features_, self.groups_, cells)
 
     def cells(self, height: int, width: int) -> tuple[int, int]:
         """Return the height and width of the output for inputs of this size; 0 if no patch fits in."""

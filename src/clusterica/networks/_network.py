@@ -33,6 +33,7 @@ from clusterica.arrays import (
     namespace_of,
     take,
 )
+from clusterica.images import GroupFeatures
 from clusterica.networks._layer import Layer
 from clusterica.ops.patch import CellPooling, grid_cells, pool
 from clusterica.optim import fit_progress
@@ -222,11 +223,16 @@ class FeatureNetwork(
             return map_chunks(copy(self).transform, chunks, like=like)
         xp, place = namespace_of(images), Place(images)
         features = None
+        # The maps of the last layer are not computed: its codes are pooled over the grid directly.
+        encoders = [layer.group_features() for layer in self.layers_[:-1]]
+        encoders.append(self.layers_[-1].group_features(self._grids(len(self.layers_) - 1)))
+        encoders[0].warn_of_range(images)
         # Block by block: the maps of all images together would not fit.
         for start, stop in self._cuts(images, self.layers_):
-            block = self._pooled(images[start:stop, ...])
+            block = self._pooled(images[start:stop, ...], encoders)
             if self.mirror:
-                block = (block + self._pooled(xp.flip(images[start:stop, ...], axis=2))) / 2
+                flipped = xp.flip(images[start:stop, ...], axis=2)
+                block = (block + self._pooled(flipped, encoders)) / 2
             if self.power != 1:
                 # A root of a negative number would be NaN, and only the classifier would notice.
                 if float(xp.min(block)) < 0:
@@ -242,20 +248,21 @@ class FeatureNetwork(
             features[start:stop, :] = block
         return place.put(features)
 
-    def _pooled(self, images: Any) -> Array:
+    def _pooled(self, images: Any, encoders: list[GroupFeatures]) -> Array:
         """Return the features of a few images: the layers shown, pooled over the grid."""
-        # The maps of the last layer are not computed: its codes are pooled over the grid directly.
-        maps = [images, *_maps(images, self.layers_[:-1])]
-        xp, parts = namespace_of(images), []
-        for i, layer in self._shown():
-            grids = self._grids(i)
-            if i == len(self.layers_) - 1:
-                parts.append(layer.features(maps[i], grids))
-                continue
-            cells = grid_cells(layer.maps_shape_[:2], grids)
-            pooled = pool(maps[i + 1], cells, pooling=CellPooling[layer.pooling.upper()])
-            parts.append(xp.reshape(pooled, (len(images), -1)))
-        return parts[0] if len(parts) == 1 else xp.concat(parts, axis=1)
+        xp, maps, parts = namespace_of(images), images, []
+        shown = dict(self._shown())
+        for i, encoder in enumerate(encoders):
+            codes = encoder.transform(maps)
+            if i == len(encoders) - 1:
+                parts.append(codes)
+                break
+            maps = codes.reshape(-1, *self.layers_[i].maps_shape_)
+            if i in shown:
+                cells = grid_cells(maps.shape[1:3], self._grids(i))
+                parts.append(pool(maps, cells, pooling=CellPooling[shown[i].pooling.upper()]))
+        flat = [xp.reshape(part, (len(images), -1)) for part in parts]
+        return flat[0] if len(flat) == 1 else xp.concat(flat, axis=1)
 
     def _shown(self) -> list[tuple[int, Layer]]:
         """Return the layers whose features are the output, with their places in the network."""
@@ -295,10 +302,11 @@ class FeatureNetwork(
             n_images = max(1, min(n_images, 4 * place.memory // per_image))
         chosen = np.sort(rng.choice(len(images), size=n_images, replace=False))
         some = images if n_images == len(images) else take(images, chosen)
+        encoders = [before.group_features() for before in learned]
         chunks = as_chunks(some)
         if chunks is not None:
             like = np.empty((1, height, width, n_maps), np.float32)
-            return map_chunks(_last_maps, chunks, learned, like=like, keep=True)
+            return map_chunks(_last_maps, chunks, learned, encoders, like=like, keep=True)
         shape, needed = (n_images, height, width, n_maps), n_images * per_image
         maps: Any
         if not place.on_host or needed <= place.memory:
@@ -314,7 +322,7 @@ class FeatureNetwork(
             # On disk, where the patches of the next layer are drawn from as from memory.
             maps = np.lib.format.open_memmap(folder / "maps.npy", "w+", np.float32, shape)
         for start, stop in self._cuts(some, learned):
-            maps[start:stop, ...] = _last_maps(some[start:stop, ...], learned)
+            maps[start:stop, ...] = _last_maps(some[start:stop, ...], learned, encoders)
         return maps
 
     def _cuts(self, images: Any, layers: list[Layer]) -> Iterator[tuple[int, int]]:
@@ -356,13 +364,8 @@ def _as_grids(grid: Any) -> list[tuple[int, int]]:
     return [(int(down), int(across)) for down, across in grids]
 
 
-def _maps(images: Any, layers: list[Layer]) -> list[Array]:
-    """Return the maps of all layers, one after the other."""
-    maps: list[Array] = []
-    for layer in layers:
-        maps.append(layer.transform(maps[-1] if maps else images))
-    return maps
-
-
-def _last_maps(images: Any, layers: list[Layer]) -> Array:
-    return _maps(images, layers)[-1]
+def _last_maps(images: Any, layers: list[Layer], encoders: list[GroupFeatures]) -> Array:
+    """Return the maps of the last of some layers."""
+    for layer, encoder in zip(layers, encoders, strict=True):
+        images = encoder.transform(images).reshape(-1, *layer.maps_shape_)
+    return images
