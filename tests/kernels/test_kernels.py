@@ -245,6 +245,10 @@ def test_basis_gamma():
     np.testing.assert_allclose(k[k < 1 - 1e-9].mean(), 0.3, rtol=1e-6)
     two = np.array([[0.0], [2.0]])
     assert basis_gamma(two) == pytest.approx(np.log(5) / 4)
+    # Equal up to rounding: centres of equal rows are means of many of them.
+    W = rng.normal(size=(2, 5))
+    nearly = np.repeat(W, 4, axis=0) * (1 + 4e-16 * rng.normal(size=(8, 1)))
+    assert basis_gamma(nearly, rows=W) == pytest.approx(basis_gamma(W))
 
 
 def test_basis_gamma_reaches_half_of_the_rows():

@@ -277,7 +277,9 @@ def test_a_penalty_that_kills_is_named_with_one_that_does_not(digits):
 @pytest.mark.filterwarnings("ignore:.*did not converge")
 def test_vectors_that_were_dead_at_the_start_ask_for_a_wider_kernel(digits):
     for kernel in ({"gamma": 1000.0}, {"kernel": Gaussian(1000.0)}):
-        with pytest.warns(UserWarning, match=r"are dead.*lower gamma \(it is 1e\+03; try") as caught:
+        with pytest.warns(
+            UserWarning, match=r"are dead.*lower gamma \(it is 1e\+03; try"
+        ) as caught:
             rica = paper_rica(5, random_state=0, **kernel).fit(digits)
         assert rica.n_dead_ == 5
         assert not any("raise gamma" in str(w.message) for w in caught)
@@ -298,7 +300,7 @@ def test_default_basis_of_noise_lives(n):
 
 @pytest.mark.filterwarnings("ignore:.*did not converge")
 def test_vectors_that_rows_are_hardly_like_ask_for_a_wider_kernel_too():
-    """They were not dead at the start; raising gamma, which helps where they push each other away, would kill."""
+    """They were not dead at the start, and raising gamma, as for those that are alike, would kill all."""
     X, y = np.random.default_rng(0).normal(size=(800, 100)), np.arange(800) % 3
     with pytest.warns(UserWarning, match=r"are dead.*lower gamma \(it is 0.05; try") as caught:
         DiscriminativeKernelRICA(20, gamma=0.05, random_state=0).fit(X, y)

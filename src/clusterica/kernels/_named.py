@@ -120,11 +120,19 @@ def median_gamma(X: np.ndarray, rng: np.random.Generator, *, n_pairs: int = 10_0
 def near_gamma(X: np.ndarray, W: np.ndarray) -> float:
     """Return the γ with which half of some rows have a k of 0.1 with their nearest basis vector.
 
-    Infinity where half of the rows are basis vectors.
+    Infinity where half of the rows are basis vectors, up to rounding.
     """
     some = X[:: max(1, len(X) // 1000)]  # enough for a median
-    nearest = float(np.median(cdist(some, W, "sqeuclidean").min(axis=1)))
-    return -float(np.log(NEAR)) / nearest if nearest > 0 else np.inf
+    nearest = cdist(some, W, "sqeuclidean").min(axis=1)
+    nearest[nearest <= _rounding(some)] = 0
+    middle = float(np.median(nearest))
+    return -float(np.log(NEAR)) / middle if middle > 0 else np.inf
+
+
+def _rounding(W: np.ndarray) -> np.ndarray:
+    """Return for every row the square of what rounding may make of the distance to an equal one."""
+    energies: np.ndarray = row_energies(W.astype(np.float64))
+    return (8 * float(np.finfo(W.dtype).eps)) ** 2 * energies
 
 
 def basis_gamma(W: np.ndarray, *, mean: float = 0.2, rows: np.ndarray | None = None) -> float:
@@ -140,9 +148,10 @@ def basis_gamma(W: np.ndarray, *, mean: float = 0.2, rows: np.ndarray | None = N
         Some rows of the data. The γ is then at most that with which half of them have a k of 0.1 with their
         nearest basis vector: centres of noise are nearer to each other than to any row.
     """
-    squares = pdist(W, "sqeuclidean")
-    # Equal basis vectors are alike with every γ.
-    squares = squares[squares > 0]
+    squares, rounding = pdist(W, "sqeuclidean"), _rounding(W)
+    # Basis vectors that are equal, up to rounding, are alike with every γ.
+    p, q = np.triu_indices(len(W), 1)
+    squares = squares[squares > np.maximum(rounding[p], rounding[q])]
     if len(squares) == 0:
         raise ValueError(
             "gamma='basis' needs two basis vectors that differ at the start; use more n_components, rows "
