@@ -38,11 +38,12 @@ def power_of_two(value: float) -> float:
     return ldexp(1.0, frexp(value)[1] - 1) if value > 0 else 1.0
 
 
-def far_unit(X: Array) -> float:
-    """Return a power of two near the largest entry where squares would overflow or vanish, else 1."""
-    xp = namespace_of(X)
-    limits = xp.finfo(X.dtype)
-    largest = max(float(xp.max(X)), -float(xp.min(X))) if 0 not in X.shape else 0.0
+def far_unit(*arrays: Array) -> float:
+    """Return a power of two near the largest entry where its square would overflow or vanish, else 1."""
+    xp = namespace_of(arrays[0])
+    limits = xp.finfo(arrays[0].dtype)
+    full = [X for X in arrays if 0 not in X.shape]
+    largest = max((max(float(xp.max(X)), -float(xp.min(X))) for X in full), default=0.0)
     # With room for the digits of squares, and for sums over many of them.
     low = float(limits.smallest_normal / limits.eps) ** 0.5
     high = float(limits.max / 2**20) ** 0.5
