@@ -200,7 +200,9 @@ def test_encode_needs_the_memory_it_states(make):
     if isinstance(encoder, SparseEncoder):
         encoder.set_params(alpha=1.0, tol=1e-3)
     prepared = encoder.prepare(D)
-    encoder.encode(X[:2, :], *prepared)  # what the first call loads and compiles is not of the block
+    encoder.encode(
+        X[:2, :], *prepared
+    )  # what the first call loads and compiles is not of the block
     tracemalloc.start()
     encoder.encode(X, *prepared)
     peak = tracemalloc.get_traced_memory()[1]

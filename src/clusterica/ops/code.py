@@ -115,9 +115,8 @@ def lasso(
     # zero would pass for the best ones.
     unit = far_unit(X)
     if unit != 1:
-        settings = {"alpha": alpha / unit, "max_iter": max_iter, "tol": tol}
-        codes, gaps = lasso(X / unit, D, G, curvature, **settings)
-        return LassoCodes(codes * unit, gaps)
+        scaled = lasso(X / unit, D, G, curvature, alpha=alpha / unit, max_iter=max_iter, tol=tol)
+        return LassoCodes(scaled.codes * unit, scaled.gaps)
     if is_host_array(X):
         args = (X @ D.T, row_energies(X), G)
         return cpu_lasso.lasso(*args, alpha=alpha, max_iter=max_iter, tol=tol)
