@@ -1,10 +1,10 @@
 """Sparse coding against scikit-learn's MiniBatchDictionaryLearning: time to the same objective.
 
-Both learn from the same batches of white patches, from the same atoms. The objective is that of held-out
-patches with codes solved to a small gap, ``mean ½ |x - Dᵀ s|² + α |s|₁``, and the clock stands still while it
-is computed. scikit-learn is stopped after some minutes, since a pass of it over all rows takes twenty on two
-cores; the mark is what it reaches by then, and clusterica works until it is as good. The aim is a fifth of
-the time.
+Both learn from the same white patches in the same order, from the same atoms, each in batches of the size
+that suits it. The objective is that of held-out patches with codes solved to a small gap,
+``mean ½ |x - Dᵀ s|² + α |s|₁``, and the clocks stand still while it is computed. They take turns.
+scikit-learn is stopped after some minutes, since a pass of it over all rows takes twenty on two cores; the
+mark is what it reaches by then, and clusterica works until it is as good. The aim is a fifth of the time.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from joblib.externals.loky import get_reusable_executor
 from sklearn.base import clone
 from sklearn.decomposition import MiniBatchDictionaryLearning
 from sklearn.exceptions import ConvergenceWarning
+from threadpoolctl import threadpool_limits
 
 from benchmarks.machine import Others, describe
 from clusterica import config_context
@@ -34,6 +35,7 @@ RESULTS = Path(__file__).parent / "results"
 SHAPE = (400_000, 108, 1600)  # rows, features, atoms
 QUICK = (5_000, 108, 100)
 ALPHA = 1.0
+THREADS = 2
 # The default of scikit-learn. Processor time for a row of the first batch, with 1600 atoms: 5.4 ms by its
 # coordinate descent, with batches of 256 or of 1024, and 9.8 ms by least angles.
 THEIR_BATCH = 256
@@ -57,30 +59,37 @@ def cost(D: np.ndarray, fresh: np.ndarray) -> float:
     return float((error + ALPHA * np.abs(S).sum(axis=1)).mean())
 
 
-def timed(
-    model: Any,
-    X: np.ndarray,
-    fresh: np.ndarray,
-    *,
-    batch: int,
-    every: float,
-    limit: float,
-    mark: float = -np.inf,
-) -> tuple[list[tuple[float, float]], int]:
-    """Return (seconds, objective) so often, until the mark or the limit of that clock, and the rows seen."""
-    order, seconds, path = np.random.default_rng(0).permutation(len(X)), 0.0, []
-    n_done = 0
-    while not path or (path[-1][0] < limit and path[-1][1] > mark):
-        due = seconds + every
-        while seconds < due:
-            rows = X[order[np.arange(n_done, n_done + batch) % len(X)]]
+class Racer:
+    """A learner with its clock, which runs while it learns, and what it has reached by when."""
+
+    def __init__(self, model: Any, batch: int, X: np.ndarray, fresh: np.ndarray) -> None:
+        self.model, self.batch, self.X, self.fresh = model, batch, X, fresh
+        self.order = np.random.default_rng(0).permutation(len(X))
+        self.seconds, self.n_rows = 0.0, 0
+        self.path: list[tuple[float, float]] = []
+
+    @property
+    def best(self) -> float:
+        """The lowest objective so far."""
+        return min((objective for _, objective in self.path), default=np.inf)
+
+    def work(self, seconds: float) -> None:
+        """Learn from batches for so long, then look at the objective."""
+        due = self.seconds + seconds
+        while self.seconds < due:
+            rows = self.X[
+                self.order[np.arange(self.n_rows, self.n_rows + self.batch) % len(self.X)]
+            ]
             began = time.perf_counter()
-            model.partial_fit(rows)
-            seconds += time.perf_counter() - began
-            n_done += batch
-        path.append((seconds, cost(model.components_, fresh)))
-        print(type(model).__name__, n_done, *path[-1], flush=True)
-    return path, n_done
+            self.model.partial_fit(rows)
+            self.seconds += time.perf_counter() - began
+            self.n_rows += self.batch
+        self.path.append((self.seconds, cost(self.model.components_, self.fresh)))
+        print(type(self.model).__name__, self.n_rows, *self.path[-1], flush=True)
+
+    def reached(self, objective: float) -> float:
+        """Return the seconds after which it was as good as that."""
+        return next((seconds for seconds, found in self.path if found <= objective), np.inf)
 
 
 def race(shape: tuple[int, int, int], limit: float, n_jobs: int | None) -> dict[str, Any]:
@@ -99,25 +108,21 @@ def race(shape: tuple[int, int, int], limit: float, n_jobs: int | None) -> dict[
             n_jobs=n_jobs,
         )
 
-    ours = SparseCoding(n_atoms, alpha=ALPHA, init=start)
+    model = SparseCoding(n_atoms, alpha=ALPHA, init=start)
     # Compile, and start worker processes, before the clock runs.
-    clone(ours).partial_fit(X[: 2 * n_atoms])
+    clone(model).partial_fit(X[: 2 * n_atoms])
     peer().partial_fit(X[:THEIR_BATCH])
-    every = limit / 20  # what it reaches between two looks counts as reached at the second
-    theirs, their_rows = timed(peer(), X, fresh, batch=THEIR_BATCH, every=every, limit=limit)
-    mark = min(objective for _, objective in theirs)
-    with config_context(threads=2):
-        path, our_rows = timed(
-            ours,
-            X,
-            fresh,
-            batch=min(OUR_BATCH, n_rows // 4),
-            every=limit / 200,
-            limit=2 * limit,
-            mark=mark,
-        )
-    reached = path[-1][1] <= mark
-    theirs_at = next(seconds for seconds, objective in theirs if objective <= mark)
+    theirs = Racer(peer(), THEIR_BATCH, X, fresh)
+    ours = Racer(model, min(OUR_BATCH, n_rows // 4), X, fresh)
+    every = limit / 20
+    # In turns, so that what else the machine does meets both: clusterica works whenever it is behind.
+    with threadpool_limits(THREADS), config_context(threads=THREADS):
+        while theirs.seconds < limit:
+            theirs.work(every)
+            while ours.best > theirs.best and ours.seconds < limit:
+                ours.work(every / 10)
+    mark = theirs.best
+    has_reached = ours.best <= mark
     return {
         "shape": shape,
         "alpha": ALPHA,
@@ -125,12 +130,14 @@ def race(shape: tuple[int, int, int], limit: float, n_jobs: int | None) -> dict[
         "sklearn_jobs": n_jobs,
         "start": cost(start, fresh),
         "mark": mark,
-        "reached": reached,
-        "sklearn": theirs,
-        "sklearn_rows": their_rows,
-        "clusterica": path,
-        "clusterica_rows": our_rows,
-        "speed_up": theirs_at / path[-1][0] if reached else None,
+        "reached": has_reached,
+        "sklearn": theirs.path,
+        "sklearn_rows": theirs.n_rows,
+        "clusterica": ours.path,
+        "clusterica_rows": ours.n_rows,
+        "speed_up": theirs.reached(mark) / ours.reached(mark) if has_reached else None,
+        # That to every objective that scikit-learn had on its way.
+        "speed_ups": [seconds / ours.reached(objective) for seconds, objective in theirs.path],
     }
 
 
@@ -149,7 +156,7 @@ def main() -> None:
     result = race(QUICK if options.quick else SHAPE, options.seconds, options.jobs or None)
     # The processes of scikit-learn are not others, and their time is known once they have ended.
     get_reusable_executor().shutdown(wait=True)
-    report = {"machine": machine, "threads": 2, "share_of_others": others.share(), **result}
+    report = {"machine": machine, "threads": THREADS, "share_of_others": others.share(), **result}
     print(json.dumps(report, indent=1))
     found = f"{report['speed_up']:.1f} x as fast" if report["reached"] else "not reached"
     print(

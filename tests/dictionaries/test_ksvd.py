@@ -227,3 +227,10 @@ def test_atoms_that_no_row_uses_are_said():
     with pytest.warns(UserWarning, match=r"\d+ of 20 atoms are used by no row; use fewer"):
         model = KSVD(20, n_nonzero=1, random_state=0).fit(rows)
     assert model.n_dead_ == 17
+
+
+def test_few_atoms_of_many_features_need_no_argument():
+    """A tenth of 50 features is more than there are atoms."""
+    X, y = np.random.default_rng().normal(size=(40, 50)), np.arange(40) % 2
+    for model in (KSVD(2), DiscriminativeKSVD(2), LabelConsistentKSVD(1)):
+        assert model.fit(X, y).n_nonzero_ == 2

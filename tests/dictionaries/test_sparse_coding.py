@@ -43,6 +43,18 @@ def test_the_objective_falls_and_is_that_of_the_codes(X, alpha):
     np.testing.assert_allclose(np.linalg.norm(model.components_, axis=1), 1)
 
 
+@pytest.mark.parametrize("batch_size", [None, 64])
+@pytest.mark.parametrize(
+    ("dtype", "size"), [(np.float32, 2.0**-80), (np.float32, 2.0**80), (np.float64, 2.0**450)]
+)
+def test_units_of_the_rows_change_nothing(X, batch_size, dtype, size):
+    settings = {"batch_size": batch_size, "max_iter": 5, "tol": 1e-2, "random_state": 0}
+    X = X.astype(dtype)
+    model = SparseCoding(12, alpha=0.1, **settings).fit(X)
+    other = SparseCoding(12, alpha=0.1 * size, **settings).fit(dtype(size) * X)
+    np.testing.assert_allclose(other.components_, model.components_, atol=1e-4)
+
+
 def test_as_good_as_scikit_learn_from_the_same_start(X):
     start = X[:12] / np.linalg.norm(X[:12], axis=1, keepdims=True)
     ours = SparseCoding(12, alpha=0.1, init=start, max_iter=100, tol=1e-6).fit(X)

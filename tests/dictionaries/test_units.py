@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 from scipy.special import expit
 from scipy.stats import kurtosis
+from sklearn.datasets import load_diabetes
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from clusterica import config_context
-from clusterica.arrays import as_rows, device_of, to_host
+from clusterica.arrays import as_generator, as_rows, device_of, shuffled_batches, to_host
 from clusterica.datasets import photo_patches
 from clusterica.dictionaries import SparseAutoencoder, SparseRBM
 from clusterica.images import ImageFeatures
@@ -208,6 +210,69 @@ def test_a_sparsity_that_oscillates_is_to_be_lowered(white_patches):
     model = SparseRBM(9, sparsity=1e4, max_iter=10, random_state=0)
     with pytest.warns(UserWarning, match=r"hundredth of .*, lower sparsity \(it is 10000\)"):
         model.fit(white_patches[:2000])
+
+
+def test_a_machine_learns_as_a_plain_loop_does():
+    """CD-1 with the same draws: Lee et al. 2008, with steps in units of the rows."""
+    rng = np.random.default_rng()
+    X = 10.0 ** rng.uniform(-3, 3) * rng.normal(size=(90, 6)) @ rng.normal(size=(6, 6))
+    settings = {"target": 0.1, "sparsity": 2.0, "learning_rate": 0.03, "weight_decay": 2e-4}
+    model = SparseRBM(7, **settings, batch_size=30, max_iter=7, random_state=5).fit(X)
+    draws, variance = as_generator(5), X.var(axis=0).mean()
+    sigma = 0.4 * np.sqrt(variance)
+    W = 0.01 * np.sqrt(variance) * draws.normal(size=(7, 6))
+    b, a = np.full(7, sigma**2 * np.log(0.1 / 0.9)), X.mean(axis=0)
+    moves, errors = [0.0, 0.0, 0.0], []
+
+    def on(x):
+        return 1 / (1 + np.exp(-(x @ W.T + b) / sigma**2))
+
+    for n_passes in range(7):
+        error = 0.0
+        for _, batch in shuffled_batches(as_rows(X), 30, draws):
+            x = batch.take(np.arange(batch.n_rows))
+            h = on(x)
+            again = (draws.random(h.shape, dtype=np.float32) < h) @ W + a
+            h_again = on(again)
+            ascent = (
+                (h.T @ x - h_again.T @ again) / len(x) - 2e-4 * W,
+                variance * ((h - h_again).mean(axis=0) + 2.0 * (0.1 - h.mean(axis=0))),
+                (x - again).mean(axis=0),
+            )
+            momentum = 0.5 if n_passes < 5 else 0.9
+            moves = [momentum * m + 0.03 * g for m, g in zip(moves, ascent, strict=True)]
+            W, b, a = (p + m for p, m in zip((W, b, a), moves, strict=True))
+            error += ((x - again) ** 2).sum()
+        errors.append(error / len(X))
+    np.testing.assert_allclose(model.components_, W, rtol=1e-6, atol=1e-9 * np.abs(W).max())
+    np.testing.assert_allclose(model.intercept_, b, rtol=1e-6)
+    np.testing.assert_allclose(model.error_history_, errors, rtol=1e-9)
+
+
+@pytest.mark.parametrize("size", [1e-140, 1e-3, 1e3, 1e150])
+def test_units_of_the_rows_change_nothing_in_a_machine(X, size):
+    settings = {"target": 0.1, "max_iter": 5, "random_state": 0}
+    expected = SparseRBM(8, **settings).fit(X).transform(X)
+    found = SparseRBM(8, **settings).fit(size * X).transform(size * X)
+    np.testing.assert_allclose(found, expected, atol=1e-9)
+
+
+def test_small_features_leave_a_machine_alive():
+    """Those of diabetes vary by 0.05: steps of b that did not shrink with them killed 15 of 20 units."""
+    model = SparseRBM(20, target=0.1, random_state=0).fit(load_diabetes().data)
+    assert model.n_dead_ == 0
+    np.testing.assert_allclose(model.activity_, 0.1, atol=0.02)
+
+
+@pytest.mark.parametrize("learner", [SparseAutoencoder, SparseRBM])
+def test_rows_far_from_zero_are_to_be_centred(learner):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 6)) @ rng.normal(size=(6, 6)) + 100
+    model = learner(20, target=0.1, random_state=0)
+    with pytest.warns(UserWarning, match=r"units .*; subtract the mean of the rows.* 34 times"):
+        model.fit(X)
+    # With the remedy, and without a warning, which would be an error here.
+    assert model.fit(StandardScaler().fit_transform(X)).n_dead_ == 0
 
 
 def test_rows_that_do_not_vary():

@@ -159,6 +159,15 @@ def test_llc_of_a_row_on_an_atom(atoms):
 # --- The interface of blocks -----------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("size", [2.0**-100, 2.0**-60, 2.0**60, 2.0**100])
+def test_local_codes_do_not_depend_on_units(size):
+    """In float32 the nearest atoms of such rows had equal weights, or there was an error."""
+    rng = np.random.default_rng()
+    X, D = (rng.normal(size=(n, 5)).astype(np.float32) for n in (30, 9))
+    found = LLCEncoder(np.float32(size) * D, n_neighbors=3).fit_transform(np.float32(size) * X)
+    np.testing.assert_array_equal(found, LLCEncoder(D, n_neighbors=3).fit_transform(X))
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_encode_is_transform(make, rows, atoms, dtype):
     X, D = rows.astype(dtype), atoms.astype(dtype)
@@ -191,6 +200,9 @@ def test_encode_needs_the_memory_it_states(make):
     if isinstance(encoder, SparseEncoder):
         encoder.set_params(alpha=1.0, tol=1e-3)
     prepared = encoder.prepare(D)
+    encoder.encode(
+        X[:2, :], *prepared
+    )  # what the first call loads and compiles is not of the block
     tracemalloc.start()
     encoder.encode(X, *prepared)
     peak = tracemalloc.get_traced_memory()[1]

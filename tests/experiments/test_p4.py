@@ -30,7 +30,7 @@ from clusterica.experiments.xiao_zhu_zhao_2013._notes import (
     order_check,
     similarity_note,
 )
-from clusterica.experiments.xiao_zhu_zhao_2013._stl import FoldScores
+from clusterica.experiments.xiao_zhu_zhao_2013._stl import FoldScores, score_folds
 from clusterica.experiments.xiao_zhu_zhao_2013._sweep import best_place_check, better_check
 from clusterica.experiments.xiao_zhu_zhao_2013.bases import checks as checks_of_bases
 from clusterica.experiments.xiao_zhu_zhao_2013.defaults import _checks as checks_of_defaults
@@ -115,13 +115,36 @@ def test_table_3_saves_the_models_it_scored(reproduced, tmp_path, device):
             np.testing.assert_allclose(np.mean(hits), scores[name]["accuracies"][i], atol=0.005)
 
 
+def test_candidates_of_a_fold_are_learned_and_chosen_in_it():
+    found, folds, _ = stl10(Context(quick=True))
+    learned = []
+
+    def maker(words):
+        def new():
+            learned.append(words)
+            return table3.Pixels()
+
+        return new
+
+    one_for_all, by_fold = maker("all"), [maker("fold 0"), maker("fold 1")]
+    scores = score_folds(
+        Context(quick=True), [one_for_all, by_fold], found, folds[:2], supervised=True, n_scored=1
+    )
+    assert learned == ["all", "fold 0"] * 2 + ["all", "fold 1"] * 2
+    assert len(scores.accuracies) == 2
+
+
 def test_table_3_runs_a_supervised_row_once_its_teacher_is_there(tmp_path, monkeypatch):
     computed = []
 
     def scored_without_work(ctx, make, train, folds, *, supervised, name, n_scored):
         computed.append(name.removeprefix("P4-table3-"))
         assert len(make) == 2 or not supervised
-        return FoldScores([0.5, 0.6], [0, 0], [0.5, 0.6], [], [], relearned=supervised)
+        if supervised:  # what the teacher chose in every fold, and not in the first one alone
+            first, second = (maker.args[1] for maker in make[1])
+            assert first != second == make[0].args[1]
+        chosen = [len(make) - 1, 0]
+        return FoldScores([0.5, 0.6], chosen, [0.5, 0.6], [], [], relearned=supervised)
 
     monkeypatch.setattr(table3, "score_folds", scored_without_work)
     monkeypatch.setattr(

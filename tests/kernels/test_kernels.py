@@ -20,6 +20,7 @@ from clusterica.kernels import (
     check_kernel,
     make_kernel,
     median_gamma,
+    near_gamma,
 )
 from clusterica.kernels._check import check_kernel_on
 
@@ -244,6 +245,22 @@ def test_basis_gamma():
     np.testing.assert_allclose(k[k < 1 - 1e-9].mean(), 0.3, rtol=1e-6)
     two = np.array([[0.0], [2.0]])
     assert basis_gamma(two) == pytest.approx(np.log(5) / 4)
+    # Equal up to rounding: centres of equal rows are means of many of them.
+    W = rng.normal(size=(2, 5))
+    nearly = np.repeat(W, 4, axis=0) * (1 + 4e-16 * rng.normal(size=(8, 1)))
+    assert basis_gamma(nearly, rows=W) == pytest.approx(basis_gamma(W))
+
+
+def test_basis_gamma_reaches_half_of_the_rows():
+    rng = np.random.default_rng()
+    X, W = rng.normal(size=(99, 40)), 0.01 * rng.normal(size=(5, 40))
+    gamma = basis_gamma(W, rows=X)
+    assert gamma == near_gamma(X, W) < basis_gamma(W)
+    nearest = np.exp(-gamma * ((X[:, None] - W) ** 2).sum(axis=2)).max(axis=1)
+    np.testing.assert_allclose(np.median(nearest), 0.1)
+    # Rows that are near anyway change nothing.
+    assert basis_gamma(X, rows=X + 0.01) == basis_gamma(X)
+    assert near_gamma(X, X) == np.inf
 
 
 def test_basis_gamma_of_vectors_that_give_none():

@@ -166,6 +166,22 @@ def test_lasso_with_many_atoms_and_a_small_penalty():
     assert gaps.max() <= 1e-10
 
 
+@pytest.mark.parametrize("size", [2.0**-100, 2.0**-70, 2.0**70, 2.0**100])
+def test_lasso_of_rows_whose_squares_are_no_numbers(put, size):
+    """In float32 the codes of such rows were all zero."""
+    X, D = problem(40, 20, 8, "float32")
+    expected = lasso(put(X), put(D), 0.3, tol=1e-5)
+    found = lasso(put(np.float32(size) * X), put(D), 0.3 * size, tol=1e-5)
+    assert found.codes.dtype == put(X).dtype
+    # A gap leaves codes open by its root.
+    apart = size * 0.02 * np.linalg.norm(X, axis=1).max()
+    np.testing.assert_allclose(to_host(found.codes), size * to_host(expected.codes), atol=apart)
+    assert (to_host(found.codes) != 0).any(axis=1).all() == (
+        (to_host(expected.codes) != 0).any(axis=1).all()
+    )
+    assert not to_host(lasso(put(X[:0]), put(D), 0.3).codes).size
+
+
 @pytest.mark.parametrize("alpha", [0.1, 1.0])
 def test_lasso_of_float32(put, alpha):
     X, D = problem(40, 20, 8, "float32")

@@ -96,3 +96,12 @@ def test_atoms_one_after_the_other(n_atoms):
     np.testing.assert_allclose(found, expected, atol=1e-10)
     np.testing.assert_array_equal(found[3], D[3])
     assert ((X - S @ found) ** 2).sum() < ((X - S @ D) ** 2).sum()
+
+
+@pytest.mark.parametrize("size", [2.0**-460, 2.0**-300, 2.0**300, 2.0**495])
+def test_units_of_the_rows_change_no_digit_of_the_atoms(problem, size):
+    """Squares of the sums are fourth powers of the rows: they overflowed from 1e77 on, or vanished."""
+    X, S, D = problem
+    expected = renew_atoms(D, S.T @ S, S.T @ X)
+    X, S = size * X, size * S
+    np.testing.assert_array_equal(renew_atoms(D, S.T @ S, S.T @ X), expected)

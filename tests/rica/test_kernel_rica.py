@@ -21,7 +21,7 @@ from clusterica.contrasts import Derivatives, TorusPooling, make_penalty
 from clusterica.kernels import KERNEL_NAMES, Gaussian, Linear, Normalized, Polynomial, Pull
 from clusterica.ops.kernel_rica import Model, sweep
 from clusterica.preprocessing import KernelWhitener
-from clusterica.rica import RICA, DiscriminativeRICA, KernelRICA
+from clusterica.rica import RICA, DiscriminativeKernelRICA, DiscriminativeRICA, KernelRICA
 from clusterica.rica._kernel_descent import KernelProblem, descend
 
 OPTIMIZERS = ["auto", "fixed-point", "lbfgs"]
@@ -277,12 +277,35 @@ def test_a_penalty_that_kills_is_named_with_one_that_does_not(digits):
 @pytest.mark.filterwarnings("ignore:.*did not converge")
 def test_vectors_that_were_dead_at_the_start_ask_for_a_wider_kernel(digits):
     for kernel in ({"gamma": 1000.0}, {"kernel": Gaussian(1000.0)}):
-        with pytest.warns(UserWarning, match=r"are dead.*lower gamma \(it is 1e\+03\)") as caught:
+        with pytest.warns(
+            UserWarning, match=r"are dead.*lower gamma \(it is 1e\+03; try"
+        ) as caught:
             rica = paper_rica(5, random_state=0, **kernel).fit(digits)
         assert rica.n_dead_ == 5
         assert not any("raise gamma" in str(w.message) for w in caught)
-    # With the remedy, and without a warning, which would be an error here.
-    assert paper_rica(5, gamma="median", random_state=0).fit(digits).n_dead_ == 0
+        wide = float(re.search(r"try ([\d.e-]+)\)", str(caught[-1].message))[1])
+        # With the remedy, and without a warning, which would be an error here.
+        assert paper_rica(5, gamma=wide, random_state=0).fit(digits).n_dead_ == 0
+
+
+@pytest.mark.filterwarnings("ignore:.*did not converge")
+@pytest.mark.parametrize("n", [6, 9, 60])
+def test_default_basis_of_noise_lives(n):
+    """K-means centres of noise lie nearer to each other than to any row: a kernel for them reaches no row."""
+    X = np.random.default_rng(n).normal(size=(800, 100))
+    assert KernelRICA(n, random_state=0).fit(X).n_dead_ == 0
+    y = np.arange(800) % 3
+    assert DiscriminativeKernelRICA(n // 3, random_state=0).fit(X, y).n_dead_ == 0
+
+
+@pytest.mark.filterwarnings("ignore:.*did not converge")
+def test_vectors_that_rows_are_hardly_like_ask_for_a_wider_kernel_too():
+    """They were not dead at the start, and raising gamma, as for those that are alike, would kill all."""
+    X, y = np.random.default_rng(0).normal(size=(800, 100)), np.arange(800) % 3
+    with pytest.warns(UserWarning, match=r"are dead.*lower gamma \(it is 0.05; try") as caught:
+        DiscriminativeKernelRICA(20, gamma=0.05, random_state=0).fit(X, y)
+    wide = float(re.search(r"try ([\d.e-]+)\)", str(caught[-1].message))[1])
+    assert DiscriminativeKernelRICA(20, gamma=wide, random_state=0).fit(X, y).n_dead_ == 0
 
 
 def test_the_median_similarity_is_that_of_codes(digits):

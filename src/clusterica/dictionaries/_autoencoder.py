@@ -25,6 +25,7 @@ from clusterica.arrays import (
     to_host,
     warn_user,
 )
+from clusterica.dictionaries._units import far_from_zero
 from clusterica.ops.autoencoder import (
     AutoencoderSums,
     HostArray,
@@ -303,8 +304,9 @@ class SparseAutoencoder(
         # Weights of zero are a minimum where the decay is above ρ (1 - ρ) times the largest eigenvalue of the
         # covariance: from the second derivative of the objective there, with units at their target.
         # One more pass over the rows, which only a warning costs.
-        second = to_host(moments_about_mean(rows).second) / rows.n_rows
-        most = self.target * (1 - self.target) * float(np.linalg.eigvalsh(second)[-1])
+        moments = moments_about_mean(rows)
+        covariance = np.asarray(to_host(moments.second)) / rows.n_rows
+        most = self.target * (1 - self.target) * float(np.linalg.eigvalsh(covariance)[-1])
         most *= 2 if self.tied else 1
         if self.weight_decay >= most > 0:
             text += (
@@ -312,7 +314,8 @@ class SparseAutoencoder(
                 f"{most:.3g}, such as {0.01 * most:.1g}"
             )
         else:
-            text += (
-                "; use fewer n_components, a smaller weight_decay or sparsity, or rows that vary"
+            advice = far_from_zero(np.asarray(to_host(moments.first)), covariance) or (
+                "use fewer n_components, a smaller weight_decay or sparsity, or rows that vary"
             )
+            text += f"; {advice}"
         warn_user(text)

@@ -50,7 +50,8 @@ class KSVD(BaseDictionary):
     n_components : int or None, default=None
         Number of atoms; there may be more than features. None is the number of features.
     n_nonzero : int or None, default=None
-        The k: maximum number of atoms of a row. None is a tenth of the number of features, at least 1.
+        The k: maximum number of atoms of a row. None is a tenth of the number of features, at least 1 and at
+        most all atoms.
     init : array-like of shape (n_components, n_features) or None, default=None
         Atoms to begin with; None takes random rows.
     max_iter : int, default=100
@@ -100,7 +101,8 @@ class KSVD(BaseDictionary):
     The approximate K-SVD sets an atom to the direction of the sum of its rows' residuals, each times its
     code, and then fits the codes of that atom again. Here the next pass fits the codes of all atoms
     together, so that the atoms depend on the rows by sums of products only. On the synthetic problem of
-    [1]_ both find as many atoms: 94 to 96 % here and 92 to 98 % there, in four trials.
+    [1]_, with noise of 20 dB, this finds 94 % of the atoms on average (86 to 100 % in 14 trials), as the
+    approximate K-SVD does.
 
     An atom that no row uses is replaced by the row that is explained worst, of 2,000 rows drawn at random; so
     is the less used one of two atoms with a cosine over 0.99.
@@ -190,8 +192,8 @@ class KSVD(BaseDictionary):
 
 
 def check_n_nonzero(given: int | None, n_atoms: int, n_features: int) -> int:
-    """Return the most atoms of a row: as given, or a tenth of the features."""
-    n = max(1, n_features // 10) if given is None else given
+    """Return the most atoms of a row: as given, or a tenth of the features where there are so many atoms."""
+    n = min(n_atoms, max(1, n_features // 10)) if given is None else given
     if n > n_atoms:
         raise ValueError(
             f"n_nonzero={n} must be at most the number of atoms, {n_atoms}; lower it, or learn more atoms"

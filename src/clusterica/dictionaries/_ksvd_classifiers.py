@@ -27,7 +27,8 @@ class DiscriminativeKSVD(BaseKSVDClassifier):
     n_components : int or None, default=None
         Number of atoms. None is the number of features.
     n_nonzero : int or None, default=None
-        The k: maximum number of atoms of a row. None is a tenth of the number of features, at least 1.
+        The k: maximum number of atoms of a row. None is a tenth of the number of features, at least 1 and at
+        most all atoms.
     classification : float, default=0.1
         The :math:`\gamma`. It compares with the squared length of rows: scale them to about unit length.
     init : array-like of shape (n_components, n_features) or None, default=None
@@ -132,7 +133,8 @@ class LabelConsistentKSVD(BaseKSVDClassifier):
         Number of atoms of every class. None is the number of features divided by the number of classes, one
         at least.
     n_nonzero : int or None, default=None
-        The k: maximum number of atoms of a row. None is a tenth of the number of features, at least 1.
+        The k: maximum number of atoms of a row. None is a tenth of the number of features, at least 1 and at
+        most all atoms.
     consistency : float, default=0.1
         The :math:`\alpha`. It compares with the squared length of rows: scale them to about unit length.
     classification : float, default=0.1

@@ -27,6 +27,7 @@ from clusterica.arrays import (
     to_host,
     warn_user,
 )
+from clusterica.dictionaries._units import far_from_zero
 from clusterica.ops.autoencoder import HostArray, activations
 from clusterica.ops.kernels import MUCH_DEAD
 from clusterica.ops.rbm import DivergenceSums, divergence_sums
@@ -218,7 +219,7 @@ class SparseRBM(
         self.__dict__.update(self._learned(rows, result.params))
         self.activity_ = result.params.activity
         self.error_history_, self.n_iter_ = np.array(result.history), result.n_iter
-        self._warn_of_dead(result.params.W, covariance)
+        self._warn_of_dead(result.params.W, np.asarray(to_host(total.first)), covariance)
         return self
 
     def transform(self, X: Any) -> Array:
@@ -252,11 +253,12 @@ class SparseRBM(
             total = map_reduce(fn, batch, *placed, aligned=(draws,))
             sums = DivergenceSums(*(np.asarray(to_host(v), dtype=np.float64) for v in total))
             n = batch.n_rows
-            # The sparsity moves b alone, as in the paper.
+            # The sparsity moves b alone, as in the paper. b is in the units of σ², the square of those of W
+            # and a: times the variance, steps of all three have the same effect whatever the units of rows.
             missing = self.target - sums.activity / n
             ascent = (
                 sums.W / n - self.weight_decay * new.W,
-                sums.b / n + self.sparsity * variance * missing,
+                variance * (sums.b / n + self.sparsity * missing),
                 sums.a / n,
             )
             # A share of the last move goes on: it averages out the noise of batches.
@@ -278,14 +280,15 @@ class SparseRBM(
         # An infinite change: the loop ends after max_iter passes, and not before.
         return Step(new, error, np.inf)
 
-    def _warn_of_dead(self, W: HostArray, covariance: HostArray) -> None:
+    def _warn_of_dead(self, W: HostArray, mean: HostArray, covariance: HostArray) -> None:
         """Count the units that are hardly ever on or as often for all rows, and say what may help if many."""
         # Near weights of zero the activity changes by so much with the log-odds times σ², and weights grow
         # only along directions where the decay is below slope times the variance.
         slope = self.target * (1 - self.target) / self.sigma_**2
         most = slope * float(np.linalg.eigvalsh(covariance)[-1])
         # Log-odds of units that learned something vary by several.
-        spread = np.sqrt(((W @ covariance) * W).sum(axis=1)) / self.sigma_**2
+        scaled = W / self.sigma_**2  # first, so that no product overflows
+        spread = np.sqrt(((scaled @ covariance) * scaled).sum(axis=1))
         still = (spread < 0.1) & (self.weight_decay >= most)
         never = self.activity_ < 0.01 * self.target
         self.n_dead_ = int((never | still).sum())
@@ -304,7 +307,7 @@ class SparseRBM(
             text = f"are active for less than a hundredth of target={self.target:g} of the rows"
             # A step of the sparsity changes the activity by this share of what is missing.
             pull = self.learning_rate * self.sparsity * float(covariance.diagonal().mean()) * slope
-            advice = (
+            advice = far_from_zero(mean, covariance) or (
                 f"lower learning_rate, {'lower' if pull > 1 else 'raise'} sparsity (it is "
                 f"{self.sparsity:g}), or use fewer n_components"
             )

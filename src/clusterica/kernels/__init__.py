@@ -10,7 +10,13 @@ from clusterica.kernels._kernels import (
     Normalized,
     Polynomial,
 )
-from clusterica.kernels._named import KERNEL_NAMES, basis_gamma, make_kernel, median_gamma
+from clusterica.kernels._named import (
+    KERNEL_NAMES,
+    basis_gamma,
+    make_kernel,
+    median_gamma,
+    near_gamma,
+)
 from clusterica.ops.kernels import Kernel, Pull
 
 __all__ = [
@@ -28,4 +34,5 @@ __all__ = [
     "check_kernel",
     "make_kernel",
     "median_gamma",
+    "near_gamma",
 ]

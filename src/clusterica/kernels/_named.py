@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.spatial.distance import pdist
+from scipy.spatial.distance import cdist, pdist
 
 from clusterica.kernels._check import check_kernel_on, check_methods
 from clusterica.kernels._kernels import (
@@ -28,6 +28,10 @@ _NAMED: dict[str, Callable[[], Kernel]] = {
     "histogram-intersection": lambda: Normalized(HistogramIntersection()),
 }
 KERNEL_NAMES = ("rbf", *_NAMED)
+# The k that half of the rows have at least with their nearest basis vector. On 800 rows of noise in 100
+# dimensions 6 to 10 vectors all died with 0.03 and less, up to 8 with 0.05, and none with 0.1. On digits,
+# MNIST, iris, wine, breast cancer and white patches it is 0.18 to 0.97 anyway.
+NEAR = 0.1
 
 
 def make_kernel(
@@ -113,7 +117,25 @@ def median_gamma(X: np.ndarray, rng: np.random.Generator, *, n_pairs: int = 10_0
     return 1 / median
 
 
-def basis_gamma(W: np.ndarray, *, mean: float = 0.2) -> float:
+def near_gamma(X: np.ndarray, W: np.ndarray) -> float:
+    """Return the γ with which half of some rows have a k of 0.1 with their nearest basis vector.
+
+    Infinity where half of the rows are basis vectors, up to rounding.
+    """
+    some = X[:: max(1, len(X) // 1000)]  # enough for a median
+    nearest = cdist(some, W, "sqeuclidean").min(axis=1)
+    nearest[nearest <= _rounding(some)] = 0
+    middle = float(np.median(nearest))
+    return -float(np.log(NEAR)) / middle if middle > 0 else np.inf
+
+
+def _rounding(W: np.ndarray) -> np.ndarray:
+    """Return for every row the square of what rounding may make of the distance to an equal one."""
+    energies: np.ndarray = row_energies(W.astype(np.float64))
+    return (8 * float(np.finfo(W.dtype).eps)) ** 2 * energies
+
+
+def basis_gamma(W: np.ndarray, *, mean: float = 0.2, rows: np.ndarray | None = None) -> float:
     """Return the γ with which the mean ``k(w_p, w_q)`` of two different basis vectors has a value.
 
     Parameters
@@ -122,10 +144,14 @@ def basis_gamma(W: np.ndarray, *, mean: float = 0.2) -> float:
         The basis, in host memory; pairs of equal vectors are left out.
     mean : float, default=0.2
         The value, between 0 and 1.
+    rows : ndarray of shape (n_rows, n_features), optional
+        Some rows of the data. The γ is then at most that with which half of them have a k of 0.1 with their
+        nearest basis vector: centres of noise are nearer to each other than to any row.
     """
-    squares = pdist(W, "sqeuclidean")
-    # Equal basis vectors are alike with every γ.
-    squares = squares[squares > 0]
+    squares, rounding = pdist(W, "sqeuclidean"), _rounding(W)
+    # Basis vectors that are equal, up to rounding, are alike with every γ.
+    p, q = np.triu_indices(len(W), 1)
+    squares = squares[squares > np.maximum(rounding[p], rounding[q])]
     if len(squares) == 0:
         raise ValueError(
             "gamma='basis' needs two basis vectors that differ at the start; use more n_components, rows "
@@ -142,4 +168,5 @@ def basis_gamma(W: np.ndarray, *, mean: float = 0.2) -> float:
     squares /= unit
     low, high = np.log(-np.log(mean) / np.array([1.0, squares.min()]))
     found = brentq(lambda t: np.exp(-np.exp(t) * squares).mean() - mean, low - 1e-9, high + 1e-9)
-    return float(np.exp(found)) / unit
+    gamma = float(np.exp(found)) / unit
+    return gamma if rows is None else min(gamma, near_gamma(rows, W))

@@ -14,7 +14,7 @@ from clusterica.ops.assign import assign
 from clusterica.ops.cpu import code as cpu
 from clusterica.ops.cpu import lasso as cpu_lasso
 from clusterica.ops.cpu.lasso import LassoCodes
-from clusterica.ops.linalg import inverse_lengths, row_energies
+from clusterica.ops.linalg import far_unit, inverse_lengths, row_energies
 from clusterica.ops.rules import EUCLIDEAN
 
 
@@ -111,6 +111,12 @@ def lasso(
     tol : float
         A row is done when its duality gap is at most tol times ``0.5 |x|^2``, the objective of s = 0.
     """
+    # Rows whose squares are no numbers are coded in other units, with alpha in these units too: codes of
+    # zero would pass for the best ones.
+    unit = far_unit(X)
+    if unit != 1:
+        scaled = lasso(X / unit, D, G, curvature, alpha=alpha / unit, max_iter=max_iter, tol=tol)
+        return LassoCodes(scaled.codes * unit, scaled.gaps)
     if is_host_array(X):
         args = (X @ D.T, row_energies(X), G)
         return cpu_lasso.lasso(*args, alpha=alpha, max_iter=max_iter, tol=tol)

@@ -13,7 +13,7 @@ import numpy as np
 from clusterica.arrays import Array, Row, is_host_array, namespace_of, working_memory
 from clusterica.ops.code import lasso, omp
 from clusterica.ops.cpu.dictionary import sparse_products
-from clusterica.ops.linalg import wide_row_energies
+from clusterica.ops.linalg import power_of_two, wide_row_energies
 
 HostArray = np.ndarray[Any, Any]
 
@@ -165,6 +165,11 @@ def renew_atoms(
         Sweeps end when one moves the atoms by no more, in mean squared length.
     """
     D = D.copy()
+    # The squares of these sums are fourth powers of the rows. In units of a power of two that changes no
+    # digit they neither overflow nor vanish.
+    unit = power_of_two(float(products.diagonal().max(initial=0)))
+    if not 1e-100 < unit < 1e100:
+        products, moments = products / unit, moments / unit
     for _ in range(max_sweeps):
         before = D.copy()
         for start in range(0, len(D), _GROUP):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from math import isqrt
+from math import frexp, isqrt, ldexp
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,23 @@ def wide_row_energies(X: Array) -> Array:
     if sp.issparse(X):
         return row_energies(X.astype(np.float64))
     return row_energies(namespace_of(X).astype(X, namespace_of(X).float64))
+
+
+def power_of_two(value: float) -> float:
+    """Return the largest power of two up to a positive number; 1 for zero. Division by it loses no digit."""
+    return ldexp(1.0, frexp(value)[1] - 1) if value > 0 else 1.0
+
+
+def far_unit(*arrays: Array) -> float:
+    """Return a power of two near the largest entry where its square would overflow or vanish, else 1."""
+    xp = namespace_of(arrays[0])
+    limits = xp.finfo(arrays[0].dtype)
+    full = [X for X in arrays if 0 not in X.shape]
+    largest = max((max(float(xp.max(X)), -float(xp.min(X))) for X in full), default=0.0)
+    # With room for the digits of squares, and for sums over many of them.
+    low = float(limits.smallest_normal / limits.eps) ** 0.5
+    high = float(limits.max / 2**20) ** 0.5
+    return 1.0 if low <= largest <= high else power_of_two(largest)
 
 
 def row_lengths(X: Array) -> Array:

@@ -10,7 +10,7 @@ import numpy as np
 
 from clusterica.arrays import Array, is_host_array, namespace_of
 from clusterica.ops.code import placed
-from clusterica.ops.linalg import row_energies
+from clusterica.ops.linalg import far_unit, row_energies
 
 
 def local_codes(X: Array, D: Array, shift: Array, *, n_neighbors: int, ridge: float) -> Array:
@@ -27,6 +27,10 @@ def local_codes(X: Array, D: Array, shift: Array, *, n_neighbors: int, ridge: fl
         The λ.
     """
     xp = namespace_of(X)
+    # Weights do not depend on the units of rows and atoms, in which squares may be no numbers.
+    unit = far_unit(X, D, shift)
+    if unit != 1:
+        X, D, shift = X / unit, D / unit, shift / unit
     X = X - shift
     n, k = X.shape[0], n_neighbors
     scores = row_energies(D)[None, :] - 2 * (X @ D.T)  # squared distances without |x|²

@@ -29,7 +29,7 @@ from clusterica.arrays import (
 )
 from clusterica.cluster.starts import kmeans_start
 from clusterica.contrasts import PENALTIES, Contrast, Derivatives, make_penalty
-from clusterica.kernels import KERNEL_NAMES, Gaussian, basis_gamma, make_kernel
+from clusterica.kernels import KERNEL_NAMES, Gaussian, basis_gamma, make_kernel, near_gamma
 from clusterica.ops.discrimination import Discrimination
 from clusterica.ops.kernel_rica import Model, codes, reached
 from clusterica.ops.kernels import DEAD, MUCH_DEAD, scale_rows
@@ -129,7 +129,7 @@ class BaseKernelRICA(
         )
         task.end()
         self._set_fitted(rows, found, sample)
-        self._warn_if_dead(rows, start)
+        self._warn_if_dead(rows, start, sample)
         progress.end()
 
     def _start(
@@ -175,7 +175,7 @@ class BaseKernelRICA(
             for part in picked
         ]
         if by_basis:
-            self.kernel_ = Gaussian(basis_gamma(np.concatenate(start)))
+            self.kernel_ = Gaussian(basis_gamma(np.concatenate(start), rows=sample))
         # Only the Gaussian kernel has a width to advise on.
         self.gamma_ = self.kernel_.gamma if isinstance(self.kernel_, Gaussian) else None
         return sample, np.concatenate(start)
@@ -220,7 +220,7 @@ class BaseKernelRICA(
         some = sample[:: max(1, len(sample) // 1000)]
         self.median_similarity_ = float(np.median(self.kernel_(some, W)))
 
-    def _warn_if_dead(self, rows: Rows, start: np.ndarray) -> None:
+    def _warn_if_dead(self, rows: Rows, start: np.ndarray, sample: np.ndarray) -> None:
         """Count basis vectors that no row is like, and say what may help if they are many."""
         reach = partial(reached, kernel=self.kernel_, normalize=self.normalize, least=DEAD)
 
@@ -231,17 +231,14 @@ class BaseKernelRICA(
         self.n_dead_ = n_dead(to_host(self.components_))
         if self.n_dead_ <= most:
             return
-        # Dead from the start means a kernel too narrow; later, basis vectors that repel each other.
-        if n_dead(start) > most:
-            wider = (
-                f"lower gamma (it is {gamma:.3g})"
-                if gamma
-                else "use a wider kernel, or normalize=True"
-            )
-            remedy = (
-                f"{wider}, which is too narrow for the rows, so that the start was dead; gamma='basis' is a "
-                "value to begin with"
-            )
+        # A start far from most rows means a kernel too narrow; else basis vectors repel each other.
+        near = near_gamma(sample, start) if gamma else np.inf
+        if n_dead(start) > most or (gamma and gamma > near):
+            wider = "use a wider kernel, or normalize=True"
+            if gamma:
+                such = near if near < gamma else gamma / 4
+                wider = f"lower gamma (it is {gamma:.3g}; try {such:.3g})"
+            remedy = f"{wider}: the kernel is too narrow for the rows, which are far from the start"
         else:
             narrower = "use a narrower kernel, such as 'rbf' with a large gamma"
             if gamma:

@@ -32,8 +32,9 @@ class KernelRICA(BaseKernelRICA):
         normalised; objects are taken as they are.
     gamma : float, "basis" or "median", default="basis"
         The :math:`\gamma` of "rbf". With "basis" two different basis vectors have a k of 0.2 on average at
-        the start, so that they overlap little; "median" is one over the median squared distance
-        of random pairs of rows, which is too small for more than a few basis vectors. See Notes.
+        the start, so that they overlap little, or more where half of the rows would have a k below 0.1 with
+        all of them; "median" is one over the median squared distance of random pairs of rows, which is too
+        small for more than a few basis vectors. See Notes.
     scale : float or "best", default="best"
         The factor a of the reconstruction :math:`a W^\top W \phi(x)`. "best" is the one with the least error
         for the basis, :math:`\sum_i s_i^\top s_i / \sum_i s_i^\top k(W, W) s_i`, at every step; 1 is the

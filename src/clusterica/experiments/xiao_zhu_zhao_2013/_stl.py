@@ -73,9 +73,13 @@ class Fitted(NamedTuple):
     X: Any
 
 
+Maker = Callable[[], ImageFeatures]
+"""Makes unfitted features."""
+
+
 def score_folds(
     ctx: Context,
-    make: Sequence[Callable[[], ImageFeatures]],
+    make: Sequence[Maker | list[Maker]],
     train: Labeled,
     folds: Sequence[np.ndarray],
     *,
@@ -89,8 +93,9 @@ def score_folds(
     ----------
     ctx : Context
         The run.
-    make : sequence of callables
-        The candidates: each makes unfitted features. The one whose classifier does best in the
+    make : sequence of callables, or of lists with a callable for every fold
+        The candidates: each makes unfitted features. Those in a list depend on the fold, and learn from
+        labels. The one whose classifier does best in the
         cross-validation inside the fold that chooses its C is scored; of features that learn from labels, the
         one that does best where they too are learned anew for every part.
     train : Labeled
@@ -105,17 +110,18 @@ def score_folds(
         How many of the three parts of a fold are scored to choose among supervised candidates.
     """
     with few_steps():
-        once = [] if supervised else [_fitted(new(), train, None) for new in make]
+        once = [] if supervised else [_fitted(new(), train, None) for new in _of_fold(make, 0)]
         accuracies, chosen, first, dead, models = [], [], [], _dead(once), []
         for i, fold in enumerate(ctx.track(folds, "Folds")):
-            tried = once or [_fitted(new(), train, fold) for new in make]
+            here = _of_fold(make, i)
+            tried = once or [_fitted(new(), train, fold) for new in here]
             classifiers = [
                 LinearSVC(C="auto", random_state=0).fit(rows_of(X, fold), train.labels[fold])
                 for _, X in tried
             ]
             if supervised and len(make) > 1:
                 inside = Labeled(rows_of(train.images, fold), train.labels[fold])
-                validation = [inner_score(new, inside, n_scored=n_scored) for new in make]
+                validation = [inner_score(new, inside, n_scored=n_scored) for new in here]
             else:
                 validation = [float(h.validation_scores_.max()) for h in classifiers]
             best = int(np.argmax(validation))
@@ -131,6 +137,11 @@ def score_folds(
                 features = tried[best].features
                 models.append(save_classifier(ctx, features, classifiers[best], f"{name}-fold{i}"))
     return FoldScores(accuracies, chosen, first, dead, models, relearned=supervised)
+
+
+def _of_fold(make: Sequence[Maker | list[Maker]], i: int) -> list[Maker]:
+    """Return the candidates of the i-th fold."""
+    return [new[i] if isinstance(new, list) else new for new in make]
 
 
 def _outside(classifier: LinearSVC, X: Any, labels: np.ndarray, fold: np.ndarray) -> float:

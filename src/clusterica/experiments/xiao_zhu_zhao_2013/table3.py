@@ -42,7 +42,7 @@ from clusterica.images import ImageFeatures
 NOTE = (
     "Settings: the paper's λ, α and γ, then those that cross-validation inside the fold chose among them and "
     "others, one of which takes L2 pooling over 1, 2 x 2 and 3 x 3 cells, for supervised methods the "
-    "choice of the first fold for RICA or kRICA. {n_filters} filters from {n_patches:,} patches. Own "
+    "choice of RICA or kRICA in that fold. {n_filters} filters from {n_patches:,} patches. Own "
     "codes of {slow} are those of one patch in {stride_slow} in each "
     "direction, others of one in {stride}, where the paper takes all. “K-means, triangle” is learned from "
     "{n_patches_triangle:,} patches, and takes all: it is left out of the order. Codes of both signs are two "
@@ -128,7 +128,7 @@ def run(ctx: Context) -> Result:
     folds = folds[: ctx.choose(full=5, quick=2)]
     settings = {"data": data, "n_folds": len(folds), **sizes._asdict()}
 
-    def row(name: str, make: list[Callable[[], Any]]) -> dict[str, Any]:
+    def row(name: str, make: list[Any]) -> dict[str, Any]:
         supervised = name in SUPERVISED
         models = f"P4-table3-{_short(name)}"
         found = score_folds(
@@ -148,7 +148,11 @@ def run(ctx: Context) -> Result:
     }
     # Supervised methods need their teachers alone: any other row may still be missing when they are run.
     values = ctx.parts(settings, jobs, optional=[*jobs], description="Unsupervised methods")
-    choices = {name: rows[name][1][found["chosen"][0]] for name, found in values.items()}
+    # Those of every fold: the images of one fold are scored in others.
+    choices = {
+        name: [rows[name][1][chosen] for chosen in found["chosen"]]
+        for name, found in values.items()
+    }
     unsupervised, jobs = [*jobs], {}
     for name, teacher in TEACHERS.items():
         if teacher in choices:
@@ -236,34 +240,38 @@ def _checks(scores: dict[str, FoldScores], sizes: Sizes) -> tuple[Check, ...]:
 
 
 def _candidates(
-    ctx: Context, name: str, sizes: Sizes, choices: dict[str, Any]
-) -> tuple[list[Callable[[], Any]], list[Any]]:
-    """Return the features of a row, that of the paper first, and their settings."""
+    ctx: Context, name: str, sizes: Sizes, choices: dict[str, list[Setting]]
+) -> tuple[list[Any], list[Any]]:
+    """Return the features of a row, that of the paper first, and their settings, in the first fold."""
     if name == "Raw pixels":
         return [Pixels], [None]
     if name == TRIANGLE:
         return [partial(_triangle, ctx, sizes)], [None]
     method = _method(name)
     settings = candidates(method, Setting(), quick=ctx.quick)
+    if name in TEACHERS:
+        taught = choices[TEACHERS[name]]
+        make = [_maker(ctx, name, sizes, setting) for setting in taught]
+        return [_maker(ctx, name, sizes, settings[0]), make], [settings[0], taught[0]]
     if not is_slow(method, settings[-1]):
         settings.append(settings[-1]._replace(threshold=0.25, pooling=list(POOLINGS)[-1]))
-    if name in TEACHERS:
-        settings = [settings[0], choices[TEACHERS[name]]]
-    make: list[Callable[[], Any]] = [
-        partial(
-            make_features,
-            method,
-            setting,
-            n_filters=sizes.n_filters,
-            patch_size=sizes.wider if name == "RICA, 10x10" else sizes.patch_size,
-            n_patches=sizes.n_patches,
-            stride=sizes.stride_slow if is_slow(method, setting) else sizes.stride,
-            steps=Constants().steps(),
-            seed=ctx.seed,
-        )
-        for setting in settings
-    ]
-    return make, settings
+    return [_maker(ctx, name, sizes, setting) for setting in settings], settings
+
+
+def _maker(ctx: Context, name: str, sizes: Sizes, setting: Setting) -> Callable[[], Any]:
+    """Return what makes the features of a row with a setting."""
+    method = _method(name)
+    return partial(
+        make_features,
+        method,
+        setting,
+        n_filters=sizes.n_filters,
+        patch_size=sizes.wider if name == "RICA, 10x10" else sizes.patch_size,
+        n_patches=sizes.n_patches,
+        stride=sizes.stride_slow if is_slow(method, setting) else sizes.stride,
+        steps=Constants().steps(),
+        seed=ctx.seed,
+    )
 
 
 def _n_triangle(ctx: Context) -> int:
