@@ -152,6 +152,18 @@ def check_scale(rows: Rows, dtype: Any = None) -> None:
     )
 
 
+def check_score(score: float, rows: Rows) -> float:
+    """Return the score of rows; refuse one that is not finite, of rows whose squares overflow or vanish."""
+    if not np.isfinite(score):
+        check_scale(rows)  # names the values, where most are like that
+        remedy = "" if rows.dtype == np.float64 else ", or pass float64"
+        raise ValueError(
+            f"some values of X are too large or too small for their squares in {rows.dtype}, so that the "
+            f"score is not finite; leave these rows out{remedy}"
+        )
+    return score
+
+
 def check_not_transposed(estimator: BaseEstimator, rows: Rows) -> None:
     """Warn of a table with many more columns than rows, as recordings with channels as rows are.
 
@@ -217,7 +229,10 @@ class AccuracyMixin:
         """
         predicted = fetched(self.predict(X))
         classes, codes = check_labels(self, y, len(predicted))
-        weights = None if sample_weight is None else to_host(sample_weight)
+        # Of weights only the number of rows is compared; this array takes no memory.
+        rows = ArrayRows(np.broadcast_to(np.zeros(1), (len(predicted), 1)))
+        weights = check_weights(sample_weight, rows)
+        weights = weights / weights.max()  # else the sum of large ones overflows
         return float(np.average(predicted == classes[codes], weights=weights))
 
 
