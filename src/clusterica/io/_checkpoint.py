@@ -358,8 +358,8 @@ def _fingerprint(
             known[f"parameter {name}"] = writer.write(value, f"parameter {name}")
         except TypeError:  # a function, or an object of the user
             known[f"parameter {name}"] = _described(value, writer, f"parameter {name}")
-    for name, value in {} if progress is None else progress.data.items():
-        known[name] = _noted(progress, name, value)
+    if progress is not None:
+        known |= {name: _noted(progress, name) for name in progress.data}
     digest = hashlib.sha256(json.dumps(known, sort_keys=True).encode())
     for name, array in sorted(writer.arrays.items()):
         digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
@@ -367,12 +367,13 @@ def _fingerprint(
     return digest.hexdigest()
 
 
-def _noted(progress: Progress, name: str, value: Any) -> list[Any]:
+def _noted(progress: Progress, name: str) -> Any:
     """Return the type, shape and checksum of some data of a fit, computed once: it may have many loops."""
     if name not in progress.notes:
+        value = progress.data[name]
         shape = str(getattr(value, "shape", None))
         progress.notes[name] = [type(value).__qualname__, shape, _checksum(value)]
-    return progress.notes[name]  # type: ignore[no-any-return]
+    return progress.notes[name]
 
 
 def _described(value: Any, writer: Writer, path: str) -> list[Any]:
