@@ -110,11 +110,20 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
 
 def move_file(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
-    """Give a complete file its final name, in the same folder, so that it is there after a crash, too."""
-    with open(source, "rb+") as file:
-        os.fsync(file.fileno())
+    """Give a complete file its final name, on the same disk, so that it is there after a crash, too."""
+    sync_file(source)
     os.replace(source, target)
     _sync_folder(Path(target).parent)
+
+
+def sync_file(path: str | os.PathLike[str]) -> None:
+    """Bring the content and the name of a file, or the names in a folder, to the disk."""
+    if os.path.isdir(path):
+        _sync_folder(Path(path))
+        return
+    with open(path, "rb+") as file:
+        os.fsync(file.fileno())
+    _sync_folder(Path(path).parent)
 
 
 def _give_permissions(path: Path, old: os.stat_result) -> None:
