@@ -158,8 +158,8 @@ def check_score(score: float, rows: Rows) -> float:
         check_scale(rows)  # names the values, where most are like that
         remedy = "" if rows.dtype == np.float64 else ", or pass float64"
         raise ValueError(
-            f"some values of X are too large or too small for their squares in {rows.dtype}, so that the "
-            f"score is not finite; leave these rows out{remedy}"
+            f"some values of X are too large or too small for their squares in {rows.dtype}, or weights are "
+            f"too large, so that the score is not finite; leave these rows out{remedy}"
         )
     return score
 
@@ -287,6 +287,7 @@ def check_weights(weights: Any, rows: Rows, dtype: Any = None) -> np.ndarray:
     dtype = rows.dtype if dtype is None else np.dtype(dtype)
     if weights is None:
         return np.broadcast_to(np.ones(1, dtype), (rows.n_rows,))
+    check_not_masked(weights, "sample_weight")
     # scikit-learn's check reads only the number of rows of X; this array takes no memory.
     stand_in = np.broadcast_to(np.zeros(1, dtype), (rows.n_rows, 1))
     weights = check_sample_weight(
@@ -341,6 +342,7 @@ def check_labels(estimator: Any, y: Any, rows: Rows | int, *, min_classes: int =
         raise ValueError(
             f"{name} requires y to be passed, but the target y is None; give one label for every row"
         )
+    check_not_masked(y, "y")
     if isinstance(y, list | tuple):
         # A list of tensors without dimensions is a list of labels.
         in_blocks = len(y) > 0 and all(getattr(part, "ndim", 0) == 1 for part in y)

@@ -74,7 +74,8 @@ def checkpoints(path: str | os.PathLike[str], *, every: float = 60.0) -> Iterato
     -----
     All estimators that iterate are covered: the K-means family, ``ica``, ``rica``, ``dictionaries``, the
     linear classifiers, and ``images`` and ``networks``, which use them. What is computed between their loops,
-    such as features of images, is computed again. Fits in other threads and processes are not recorded.
+    such as features of images, is computed again, and so is a fit without a loop, as of
+    KernelRidgeClassifier. Fits in other threads and processes are not recorded.
 
     Of the data every number is compared, which takes one more pass over it for each fit. Functions are known
     by their names.
