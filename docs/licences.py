@@ -1,21 +1,24 @@
-"""Write docs/licences.rst: the licence of every package that clusterica or one of its extras needs.
+"""Write docs/licences.rst: the licence of every package that clusterica, one of its extras or these need.
 
 They are read from the metadata of the packages that are installed: ``make licences``.
 """
 
 from __future__ import annotations
 
-import re
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
-SHIPPED_EXTRAS = ("torch", "dask", "images", "plot", "files", "mne")
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+SHIPPED_EXTRAS = ("torch", "dask", "ray", "images", "plot", "files", "mne")
 HEAD = """:orphan:
 
 Licences
 ========
 
-clusterica itself has the BSD 3-Clause licence. It needs these packages:
+clusterica itself has the BSD 3-Clause licence. It needs these packages, always or for one of its extras; what
+these need in turn is in the list as well.
 
 .. list-table::
    :header-rows: 1
@@ -24,11 +27,6 @@ clusterica itself has the BSD 3-Clause licence. It needs these packages:
      - Needed for
      - Licence"""
 PAGE = Path(__file__).with_name("licences.rst")
-
-
-def name_of(requirement: str) -> str:
-    """Return the name of a package in a requirement such as ``dask[array]>=2024.8; extra == "dask"``."""
-    return re.match(r"[A-Za-z0-9._-]+", requirement)[0].lower()
 
 
 def licence_of(package: Distribution) -> str:
@@ -43,15 +41,30 @@ def licence_of(package: Distribution) -> str:
     return ", ".join(classifiers) or (meta["License"] or "not stated").splitlines()[0]
 
 
-def needed() -> dict[str, list[str]]:
-    """Return the direct requirements of clusterica: by name, the extras that need them."""
-    found: dict[str, list[str]] = {}
-    for requirement in distribution("clusterica").requires or []:
-        extra = re.search(r"extra == ['\"](\w+)['\"]", requirement)
-        name = name_of(requirement)
-        if name != "clusterica" and (extra is None or extra[1] in SHIPPED_EXTRAS):
-            found.setdefault(name, []).append(extra[1] if extra else "always")
-    return found
+def needed() -> dict[str, set[str]]:
+    """Return all that clusterica needs, and what that needs: by name, "always" or the extras."""
+    found: dict[str, set[str]] = {}
+    waiting = [("clusterica", extra, extra or "always") for extra in ("", *SHIPPED_EXTRAS)]
+    known = set(waiting)
+    while waiting:
+        owner, extra, why = waiting.pop()
+        for requirement in _requirements(owner, extra):
+            name = canonicalize_name(requirement.name)
+            if name != "clusterica":
+                found.setdefault(name, set()).add(why)
+            new = {(name, one, why) for one in ("", *requirement.extras)} - known
+            known |= new
+            waiting += new
+    return {name: {"always"} if "always" in why else why for name, why in found.items()}
+
+
+def _requirements(name: str, extra: str) -> list[Requirement]:
+    """Return what a package needs on this platform, with one of its extras; none if it is not there."""
+    try:
+        all_of_it = [Requirement(text) for text in distribution(name).requires or []]
+    except PackageNotFoundError:
+        return []
+    return [one for one in all_of_it if one.marker is None or one.marker.evaluate({"extra": extra})]
 
 
 def main() -> None:
@@ -62,7 +75,7 @@ def main() -> None:
             licence = licence_of(distribution(name))
         except PackageNotFoundError:
             licence = "not installed where this page was written"
-        lines += [f"   * - {name}", f"     - {', '.join(extras)}", f"     - {licence}"]
+        lines += [f"   * - {name}", f"     - {', '.join(sorted(extras))}", f"     - {licence}"]
     end = "``make licences`` writes this page from the metadata of the packages."
     PAGE.write_text("\n".join([*lines, "", end]) + "\n")
 

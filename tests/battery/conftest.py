@@ -1,5 +1,6 @@
 """One table of all estimators, and what they are fitted to; see test_edges.py."""
 
+import copy
 import inspect
 import warnings
 from importlib import import_module
@@ -132,6 +133,7 @@ PACKAGES = (
     "networks",
 )
 METHODS = ("transform", "predict", "decision_function", "predict_proba", "score_samples")
+ALL_METHODS = (*METHODS, "score", "bic", "partial_fit", "inverse_transform")
 
 
 class Battery:
@@ -170,6 +172,12 @@ class Battery:
         return found
 
 
+def said_why(error):
+    """Whether an error is ours, and not NumPy's or SciPy's word for NaN that came out of the computation."""
+    text = str(error)
+    return type(error) is ValueError and len(text) > 40 and "nan" not in text.lower()
+
+
 def finite_or_reason(battery, X, make=None, **settings):
     """Fit, and return the results by name, all finite; or None, after an error that says why."""
     battery.make = make or battery.make
@@ -179,10 +187,7 @@ def finite_or_reason(battery, X, make=None, **settings):
     except ValueError as raised:
         error = raised
     if found is None:
-        # Ours, and not NumPy's or SciPy's word for NaN that came out of the computation.
-        assert type(error) is ValueError, repr(error)
-        assert len(str(error)) > 40, str(error)
-        assert "nan" not in str(error).lower(), str(error)
+        assert said_why(error), repr(error)
         return None
     wrong = [path for path, values in found.items() if not np.isfinite(values).all()]
     assert not wrong, wrong
@@ -190,6 +195,32 @@ def finite_or_reason(battery, X, make=None, **settings):
         if method in found:
             assert len(found[method]) == len(X)
     return found
+
+
+def methods_finite_or_reason(battery, model, X):
+    """Call every method of a fitted model on other rows: finite numbers, or an error that says why."""
+    y = np.arange(len(X)) % 2
+    for method in ALL_METHODS:
+        if not hasattr(model, method):
+            continue
+        own = copy.deepcopy(model) if method == "partial_fit" else model
+        rows = X
+        if method == "inverse_transform":
+            rows = np.resize(X, (len(X), model._n_features_out)).astype(X.dtype)
+        call = getattr(own, method)
+        takes_y = method in ("score", "partial_fit") and "y" in inspect.signature(call).parameters
+        found, error = None, None
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)
+                found = call(rows, y) if takes_y else call(rows)
+        except ValueError as raised:
+            error = raised
+        assert error is None or said_why(error), f"{method}: {error!r}"
+        if error is not None:
+            continue
+        values = [v for _, v in numbers("", own if method == "partial_fit" else found)]
+        assert all(np.isfinite(v).all() for v in values), method
 
 
 def numbers(path, value):
@@ -230,6 +261,12 @@ def weighted(request):
 def checked():
     """The check that a fit gives finite results, or an error that says why."""
     return finite_or_reason
+
+
+@pytest.fixture
+def checked_methods():
+    """The check of all methods of a fitted model, on rows of another kind."""
+    return methods_finite_or_reason
 
 
 @pytest.fixture

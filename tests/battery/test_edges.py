@@ -57,5 +57,33 @@ def test_finite_and_shaped_or_an_error_that_says_why(battery, checked, name, dty
     assert found is not None or name != "plain"
 
 
+OTHERS = {
+    "zeros": lambda X: 0 * X,
+    "1e19": lambda X: X * 1e19,
+    "1e30": lambda X: X * 1e30,
+    "1e-30": lambda X: X * 1e-30,
+    "denormal": lambda X: X * 1e-42,
+    "1e200": lambda X: X * 1e200,
+    "1e300": lambda X: X * 1e300,
+    "1e-200": lambda X: X * 1e-200,
+    "offset": lambda X: X + 1e6,
+    "one row": lambda X: X[:1],
+    "one huge row": lambda X: np.concatenate([X[1:], X[:1] * 1e30]),
+    "all rows equal": lambda X: np.repeat(X[:1], len(X), axis=0),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["float32", "float64"])
+def test_methods_on_rows_unlike_those_of_fit(battery, checked_methods, dtype):
+    """What a model says of other rows is finite, or an error that says why."""
+    X = battery.shaped(rows().astype(dtype))
+    model = battery.fit(X)
+    with np.errstate(over="ignore"):
+        others = {name: change(X).astype(dtype) for name, change in OTHERS.items()}
+    for name, other in others.items():
+        if np.isfinite(other).all() and (other.any() or name == "zeros"):
+            checked_methods(battery, model, other)
+
+
 def test_all_estimators_are_in_the_table(table, every_class):
     assert {type(make(6)) for make in table.values()} == every_class

@@ -1,5 +1,7 @@
 """Layouts and dtypes of arrays, weights, as many clusters as rows: right results, or errors that say why."""
 
+import warnings
+
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
@@ -79,6 +81,48 @@ def test_masked_entries_are_refused(battery):
         if hasattr(fitted, method):
             with pytest.raises(ValueError, match="masked"):
                 getattr(fitted, method)(masked)
+
+
+def half_masked(values):
+    return np.ma.masked_array(values, mask=np.arange(values.size).reshape(values.shape) % 2 == 0)
+
+
+def test_masked_labels_are_refused(battery):
+    X, y = battery.shaped(rows().astype(np.float64)), half_masked(np.arange(40) % 2)
+    model = battery.fit(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        # Learners without labels ignore y.
+        if hasattr(model, "classes_"):
+            with pytest.raises(ValueError, match="y is a masked array with 20 masked entries"):
+                battery.make(6).fit(X, y)
+        if hasattr(model, "classes_") and hasattr(model, "score"):
+            with pytest.raises(ValueError, match="y is a masked array"):
+                model.score(X, y)
+
+
+def test_masked_weights_are_refused(weighted):
+    X, weights = weighted.shaped(rows().astype(np.float64)), half_masked(np.ones(40))
+    with pytest.raises(ValueError, match="sample_weight is a masked array with 20 masked"):
+        weighted.fit(X, sample_weight=weights)
+    model = weighted.fit(X)
+    if hasattr(model, "score"):
+        with pytest.raises(ValueError, match="sample_weight is a masked array"):
+            model.score(X, np.arange(40) % 2, sample_weight=weights)
+
+
+@pytest.mark.parametrize("name", ["init", "dictionary"])
+def test_masked_parameters_are_refused(battery, name):
+    size = {"KSVD": 4, "DiscriminativeKSVD": 4, "LabelConsistentKSVD": 4, "RICA": 4}
+    size |= {"SparseCoding": 4, "VonMisesFisherMixture": 2, "CosineKMeans": 6}
+    model = battery.make(6)
+    if name not in model.get_params():
+        pytest.skip("has no such parameter")
+    given = half_masked(np.random.default_rng().standard_normal((size.get(battery.name, 3), 6)))
+    make = battery.make
+    battery.make = lambda d: clone(make(d)).set_params(**{name: given})
+    with pytest.raises(ValueError, match=f"{name} is a masked array"):
+        battery.fit(battery.shaped(rows().astype(np.float64)))
 
 
 WEIGHTS = {

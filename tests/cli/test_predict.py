@@ -14,6 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 import clusterica
+from clusterica.cli._files import SINKS, Partial
 from clusterica.cli.inputs.images import open_images
 from clusterica.cluster import KMeans
 from clusterica.images import ImageFeatures
@@ -163,6 +164,26 @@ def test_a_killed_run_goes_on(command, models, pets, tmp_path, name, when):
     assert f"Resuming after {9 if when == 'before' else 18} images." in err
     assert content(tmp_path / name) == content(tmp_path / f"whole-{name}")
     assert not (tmp_path / f"{name}.partial").exists()
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="needs Linux")
+@pytest.mark.parametrize("suffix", [".zarr", ".parquet"])
+def test_features_are_on_the_disk_before_they_are_recorded(tmp_path, monkeypatch, suffix):
+    pytest.importorskip({".zarr": "zarr", ".parquet": "pyarrow"}[suffix])
+    synced, fsync = set(), os.fsync
+
+    def noted(descriptor):
+        synced.add(os.stat(descriptor).st_ino)
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    partial = Partial(tmp_path / f"f{suffix}", key="a", fresh=False)
+    sink = SINKS[suffix](partial, [str(i) for i in range(4)], 2)
+    for start, value in ((0, 1.0), (2, 0.0)):  # Zarr stores no zeros
+        sink.write(start, np.full((2, 3), value, np.float32))
+        assert [p for p in partial.data.rglob("*") if p.stat().st_ino not in synced] == []
+    partial.finish()
+    assert read_features(tmp_path / f"f{suffix}").tolist() == [[1.0] * 3] * 2 + [[0.0] * 3] * 2
 
 
 def test_ctrl_c_says_how_to_go_on(models, pets, tmp_path):

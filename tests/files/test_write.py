@@ -101,6 +101,16 @@ def test_permissions_are_kept(path, mode):
     assert path.stat().st_mode & 0o777 == mode
 
 
+@pytest.mark.skipif(getattr(os, "geteuid", lambda: 1)() != 0, reason="only root gives files away")
+def test_owner_and_group_are_kept(path):
+    """Else a file that only its owner may read would be lost to them when root writes it."""
+    path.chmod(0o600)
+    os.chown(path, 1234, 2345)
+    write_file(path, "new")
+    found = path.stat()
+    assert (found.st_uid, found.st_gid, found.st_mode & 0o777) == (1234, 2345, 0o600)
+
+
 @pytest.mark.parametrize("mask", [0o022, 0o077])
 def test_new_files_get_the_usual_permissions(tmp_path, mask):
     before = os.umask(mask)

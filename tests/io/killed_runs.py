@@ -34,7 +34,7 @@ from clusterica.dictionaries import (
 from clusterica.ica import ClusterICA, KernelICA, KurtosisPursuit
 from clusterica.images import ImageFeatures
 from clusterica.linear import LinearSVC, RidgeClassifier
-from clusterica.networks import FeatureNetwork, ImageClassifier, Layer
+from clusterica.networks import Committee, FeatureNetwork, ImageClassifier, Layer
 from clusterica.preprocessing import Whitener
 from clusterica.rica import RICA, DiscriminativeKernelRICA, DiscriminativeRICA, KernelRICA
 
@@ -114,6 +114,14 @@ LEARNERS = {
             random_state=0,
         ),
         IMAGES,
+    ),
+    "Committee": fit(
+        lambda: Committee(
+            [ImageClassifier([FeatureNetwork([Layer(6, patch_size=3, n_patches=400)])])] * 2,
+            random_state=0,
+        ),
+        IMAGES,
+        np.arange(60) % 3,
     ),
     "ImageClassifier": fit(
         lambda: ImageClassifier(

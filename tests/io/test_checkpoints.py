@@ -1,5 +1,6 @@
 """Runs that are interrupted go on from their checkpoints and end with the same bits."""
 
+import functools
 import importlib
 import inspect
 import json
@@ -23,6 +24,7 @@ from clusterica.io import ModelFileError, _checkpoint
 from clusterica.linear import LinearSVC
 from clusterica.networks import FeatureNetwork, Layer
 from clusterica.optim import LoopState, Step, Stored, iterate
+from clusterica.preprocessing import Whitener
 from clusterica.rica import RICA
 
 HERE = Path(__file__).parent
@@ -224,7 +226,24 @@ def test_other_labels_in_a_list_are_refused(folder, rng, labels):
         model.fit(X, y)
 
 
-@pytest.mark.parametrize("kind", ["array", "strided", "objects", "csr", "frame", "tensor"])
+class Blocks:
+    def __init__(self, X):
+        self.X = X
+
+    def __iter__(self):
+        return iter(np.array_split(self.X, 3))
+
+
+def lazy(X):
+    with clusterica.config_context(lazy=True):
+        return Whitener().fit(X[:50]).transform(X)
+
+
+KINDS = ["array", "strided", "objects", "csr", "frame", "tensor"]
+KINDS += ["Dask", "iterable", "lazy", "Zarr", "Arrow"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_one_changed_number_changes_the_checksum_of_the_data(rng, kind, monkeypatch):
     monkeypatch.setattr(_checkpoint, "_CHECKED_BYTES", 256)
     X = rng.random((97, 4)).astype(np.float32)
@@ -235,14 +254,20 @@ def test_one_changed_number_changes_the_checksum_of_the_data(rng, kind, monkeypa
         "csr": scipy.sparse.csr_array,
         "frame": lambda X: pytest.importorskip("pandas").DataFrame(X),
         "tensor": lambda X: pytest.importorskip("torch").asarray(X.copy()),
+        "Dask": lambda X: pytest.importorskip("dask.array").from_array(X.copy(), chunks=(40, 4)),
+        "iterable": lambda X: Blocks(X.copy()),
+        "lazy": lambda X: lazy(X.copy()),
+        "Zarr": lambda X: pytest.importorskip("zarr").array(X, chunks=(30, 4)),
+        "Arrow": lambda X: pytest.importorskip("pyarrow").table(
+            dict(zip("abcd", X.T, strict=True))
+        ),
     }[kind]
-    checksum, first = _checkpoint._Checksums(), make(X)
-    found = checksum(first)
-    assert checksum(first) == found == checksum(make(X))
+    found = _checkpoint._checksum(make(X))
+    assert found == _checkpoint._checksum(make(X))
     i = rng.integers(97)
     X[i, 1] += 1e-3
-    assert checksum(make(X)) not in (found, None)
-    assert checksum(iter(X)) is None
+    assert _checkpoint._checksum(make(X)) not in (found, None)
+    assert _checkpoint._checksum(iter(X)) is None
 
 
 @pytest.mark.parametrize(
@@ -399,6 +424,56 @@ def test_every_learner_that_iterates_is_killed():
         }
     source = (HERE / "killed_runs.py").read_text()
     assert sorted(name for name in iterating if f"{name}(" not in source) == []
+
+
+def test_data_that_is_changed_between_fits_is_compared_again(folder, rng):
+    X = rng.standard_normal((60, 3))
+
+    def two_fits(n_changed):
+        y = np.arange(60) % 2
+        LinearSVC(1.0, random_state=0).fit(X, y)
+        y[:n_changed] = 1 - y[:n_changed]
+        return LinearSVC(1.0, random_state=0).fit(X, y)
+
+    with clusterica.checkpoints(folder):
+        expected = two_fits(3)
+    with clusterica.checkpoints(folder):
+        assert_array_equal(two_fits(3).coef_, expected.coef_)
+    with (
+        pytest.raises(ValueError, match="its loop 2 of LinearSVC began with other data"),
+        clusterica.checkpoints(folder),
+    ):
+        two_fits(20)
+
+
+def scaled_sum(X, scale):
+    return scale * X.sum()
+
+
+class Scale:
+    def __init__(self, scale):
+        self.scale, self.hook = scale, scaled_sum
+
+
+@pytest.mark.parametrize("make", [Scale, lambda s: functools.partial(scaled_sum, scale=s)])
+def test_numbers_in_an_object_of_the_user_are_compared(folder, rng, make):
+    X = rng.standard_normal((60, 3))
+
+    def fit(scale):
+        model = WithObject(2, init=X[:2], random_state=0)
+        model.extra = make(scale)
+        return model.fit(X)
+
+    for _ in range(2):
+        with clusterica.checkpoints(folder):
+            fit(1.0)
+    with pytest.raises(ValueError, match="another run"), clusterica.checkpoints(folder):
+        fit(2.0)
+
+
+class WithObject(KMeans):
+    def get_params(self, deep=True):
+        return super().get_params(deep) | {"extra": getattr(self, "extra", None)}
 
 
 @pytest.mark.parametrize("kind", ["NumPy", "HDF5"])

@@ -230,6 +230,30 @@ def test_memory_is_bounded_by_the_file(model_file, rewritten, dtype):
     assert found.stdout == "refused\n", found.stderr
 
 
+def test_an_array_that_is_named_often_is_made_once(model_file, rewritten):
+    """A model of a text of 400 KB that is named 20,000 times would take 8 GB."""
+    model = clusterica.cluster.KMeans(3)
+    model.names_ = np.full((100, 1), "x" * 1000)
+    clusterica.save(model, model_file)
+
+    def name_it_often(description):
+        text = description["model"]["fitted"]["names_"]
+        assert "text" in text
+        description["model"]["fitted"]["names_"] = {"list": [text] * 20_000}
+        description["summary"] = description["model"]["fitted"]["names_"]
+
+    rewritten(model_file, name_it_often)
+    names = clusterica.load(model_file).names_
+    assert len(names) == 20_000
+    assert names[0][7, 0] == "x" * 1000
+    found = subprocess.run(
+        [sys.executable, "-c", LOADER, model_file], capture_output=True, text=True, check=False
+    )
+    assert found.stdout == "refused\n", (
+        found.stderr
+    )  # a summary is no list, and the memory was enough
+
+
 # --- Saving -----------------------------------------------------------------------------------------
 
 

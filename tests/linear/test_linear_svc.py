@@ -262,3 +262,21 @@ def test_labels_of_another_byte_order(put):
     X, y = np.random.default_rng().normal(size=(50, 3)), (np.arange(50) % 2).astype(">i4")
     classifier = LinearSVC().fit(put(X), y)
     assert set(to_host(classifier.predict(put(X)))) <= {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (np.zeros(60), "at least one non-zero|zero for every row"),
+        (np.full(60, np.nan), "sample_weight contains NaN"),
+        (-np.ones(60), "Negative values in data passed to `sample_weight`"),
+    ],
+    ids=["zeros", "NaN", "negative"],
+)
+def test_weights_of_the_score_are_checked(rng, weights, message):
+    X, y = rng.standard_normal((60, 3)), np.arange(60) % 2
+    model = LinearSVC(1.0, random_state=0).fit(X, y)
+    with pytest.raises(ValueError, match=message):
+        model.score(X, y, sample_weight=weights)
+    huge = model.score(X, y, sample_weight=np.full(60, 1e308))
+    assert huge == pytest.approx(model.score(X, y))

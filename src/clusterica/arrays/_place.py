@@ -254,13 +254,13 @@ def is_tensor(X: Any) -> bool:
     )
 
 
-def check_not_masked(X: Any) -> None:
+def check_not_masked(X: Any, name: str = "X") -> None:
     """Refuse a NumPy array with masked entries: whatever lies under the mask would be taken for data."""
     if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
+        drop = ", or drop their rows with np.ma.compress_rows(X)" if name == "X" else ""
         raise ValueError(
-            f"X is a masked array with {int(np.ma.getmaskarray(X).sum())} masked entries, and the mask would "
-            "be lost; give them values with np.ma.filled(X, value), or drop their rows with "
-            "np.ma.compress_rows(X)"
+            f"{name} is a masked array with {int(np.ma.getmaskarray(X).sum())} masked entries, and the mask "
+            f"would be lost; give them values with np.ma.filled({name}, value){drop}"
         )
 
 

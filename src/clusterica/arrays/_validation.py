@@ -152,6 +152,18 @@ def check_scale(rows: Rows, dtype: Any = None) -> None:
     )
 
 
+def check_score(score: float, rows: Rows) -> float:
+    """Return the score of rows; refuse one that is not finite, of rows whose squares overflow or vanish."""
+    if not np.isfinite(score):
+        check_scale(rows)  # names the values, where most are like that
+        remedy = "" if rows.dtype == np.float64 else ", or pass float64"
+        raise ValueError(
+            f"some values of X are too large or too small for their squares in {rows.dtype}, or weights are "
+            f"too large, so that the score is not finite; leave these rows out{remedy}"
+        )
+    return score
+
+
 def check_not_transposed(estimator: BaseEstimator, rows: Rows) -> None:
     """Warn of a table with many more columns than rows, as recordings with channels as rows are.
 
@@ -217,7 +229,10 @@ class AccuracyMixin:
         """
         predicted = fetched(self.predict(X))
         classes, codes = check_labels(self, y, len(predicted))
-        weights = None if sample_weight is None else to_host(sample_weight)
+        # Of weights only the number of rows is compared; this array takes no memory.
+        rows = ArrayRows(np.broadcast_to(np.zeros(1), (len(predicted), 1)))
+        weights = check_weights(sample_weight, rows)
+        weights = weights / weights.max()  # else the sum of large ones overflows
         return float(np.average(predicted == classes[codes], weights=weights))
 
 
@@ -272,6 +287,7 @@ def check_weights(weights: Any, rows: Rows, dtype: Any = None) -> np.ndarray:
     dtype = rows.dtype if dtype is None else np.dtype(dtype)
     if weights is None:
         return np.broadcast_to(np.ones(1, dtype), (rows.n_rows,))
+    check_not_masked(weights, "sample_weight")
     # scikit-learn's check reads only the number of rows of X; this array takes no memory.
     stand_in = np.broadcast_to(np.zeros(1, dtype), (rows.n_rows, 1))
     weights = check_sample_weight(
@@ -326,6 +342,7 @@ def check_labels(estimator: Any, y: Any, rows: Rows | int, *, min_classes: int =
         raise ValueError(
             f"{name} requires y to be passed, but the target y is None; give one label for every row"
         )
+    check_not_masked(y, "y")
     if isinstance(y, list | tuple):
         # A list of tensors without dimensions is a list of labels.
         in_blocks = len(y) > 0 and all(getattr(part, "ndim", 0) == 1 for part in y)

@@ -323,7 +323,8 @@ def _results(
         # Overflow shows in the result, where it is an error that names the remedy.
         with np.errstate(over="ignore", invalid="ignore"), rows.place.launching():
             result = fn(block, *params, *values)
-        _check_finite(result[0], start, marked=marked)
+        if result[0] is not None:
+            check_overflow(result[0][:, :1] if marked else result[0], start)
         return start, stop, result
 
     # One block stays in this thread and leaves BLAS its own, unless the user asked for one thread.
@@ -334,23 +335,26 @@ def _results(
             yield run(*block)
 
 
-def _check_finite(per_row: Array | None, start: int, *, marked: bool) -> None:
-    """Refuse values of rows that are not finite, which can only come of overflow: rows are finite."""
-    if not isinstance(per_row, np.ndarray) or per_row.dtype.kind != "f":
+def check_overflow(
+    values: Array,
+    start: int,
+    what: str = "row",
+    remedy: str = "scale X down before fit, or pass float64",
+) -> None:
+    """Refuse results, from row or image ``start`` on, that are not finite: X is, so that they overflowed."""
+    if not isinstance(values, np.ndarray) or values.dtype.kind != "f":
         return
-    if marked:
-        per_row = per_row[:, :1]
     # One product by BLAS shows that nearly all blocks are finite, in a third of the time of a sum: 1.5 % of
     # whitening 108 features (CPU time). It was 6 % of 800 soft thresholds of them, which are now marked.
-    flat = per_row.ravel(order="K")
+    flat = values.ravel(order="K")
     with np.errstate(over="ignore", invalid="ignore"):
         if np.isfinite(np.vdot(flat, flat)):
             return
-    bad = ~np.isfinite(per_row.reshape(len(per_row), -1)).all(axis=1)
+    bad = ~np.isfinite(values.reshape(len(values), -1)).all(axis=1)
     if bad.any():
         raise ValueError(
-            f"the result for row {start + int(bad.argmax())} of X overflows {per_row.dtype}: its values, or "
-            "what was learned, are too large; scale X down before fit, or pass float64"
+            f"the result for {what} {start + int(bad.argmax())} of X overflows {values.dtype}: its values, "
+            f"or what was learned, are too large; {remedy}"
         )
 
 

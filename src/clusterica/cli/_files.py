@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from clusterica.cli._console import note, stop
-from clusterica.files import write_file
+from clusterica.files import move_file, sync_file, write_file
 
 
 def check_output(
@@ -149,7 +149,7 @@ class Partial:
         """Give the result its name."""
         if self.output.is_dir():
             shutil.rmtree(self.output)
-        os.replace(self.data, self.output)
+        move_file(self.data, self.output)  # on the disk before what is left of the run goes
         self.discard()
 
 
@@ -224,6 +224,11 @@ class _ZarrSink:
         else:
             rows = self._zarr.open_array(self._path, mode="r+")
         rows[start : start + len(block)] = block
+        folder = Path(self._path)
+        chunk = folder / "c" / str(start // self._block)
+        for written in (folder / "zarr.json", *chunk.rglob("*"), chunk, chunk.parent):
+            if written.exists():  # a chunk of zeros is not stored
+                sync_file(written)
 
 
 class _ParquetSink:
@@ -242,7 +247,7 @@ class _ParquetSink:
         # Written beside the folder first, so that a kill leaves no incomplete part in it.
         file = self._folder.with_name("part.parquet")
         self._parquet.write_table(table, file)
-        os.replace(file, self._folder / f"part-{start // self._block:05d}.parquet")
+        move_file(file, self._folder / f"part-{start // self._block:05d}.parquet")
 
 
 PACKAGES = {".zarr": "zarr", ".parquet": "pyarrow.parquet"}

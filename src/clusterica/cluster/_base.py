@@ -28,6 +28,7 @@ from clusterica.arrays import (
     check_model_device,
     check_rows,
     check_scale,
+    check_score,
     check_weights,
     fit_context,
     map_rows,
@@ -212,7 +213,7 @@ class BaseKMeans(
         weights = check_weights(sample_weight, rows)
         # Nothing is drawn: one assignment is neither batched nor refilled.
         lloyd = Lloyd(rows, weights, self._rule, np.random.default_rng(), shift)
-        return self._merit(lloyd.finish(C).objective)
+        return check_score(self._merit(lloyd.finish(C).objective), rows)
 
     def _for_new_rows(self, X: Any) -> tuple[Rows, Array, np.ndarray | None]:
         rows = check_fitted_rows(self, X, "cluster_centers_", accept_sparse=True)

@@ -16,7 +16,16 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import check_random_state
 
-from clusterica.arrays import Array, Rows, as_rows, map_rows, one_blas_thread, to_host, warn_user
+from clusterica.arrays import (
+    Array,
+    Rows,
+    as_rows,
+    check_not_masked,
+    map_rows,
+    one_blas_thread,
+    to_host,
+    warn_user,
+)
 from clusterica.ops.assign import row_losses
 from clusterica.ops.linalg import inverse_lengths, row_energies, unit_rows
 from clusterica.ops.rules import Axis, Rule
@@ -109,6 +118,7 @@ def count_starts(init: Any, n_init: int) -> int:
 
 
 def _given(centers: Any, lloyd: Lloyd, n_centers: int) -> np.ndarray:
+    check_not_masked(centers, "init")
     C = np.array(to_host(centers), dtype=np.float64)
     d = lloyd.rows.n_features
     if lloyd.rule.both_signs and C.shape == (2 * n_centers, d):

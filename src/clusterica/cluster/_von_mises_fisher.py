@@ -20,6 +20,7 @@ from clusterica.arrays import (
     check_fitted_rows,
     check_rows,
     check_scale,
+    check_score,
     check_weights,
     fit_context,
     map_reduce,
@@ -284,7 +285,7 @@ class VonMisesFisherMixture(CallbackSupportMixin, DensityMixin, Estimator):
         total = map_reduce(
             mixture_sums, rows, *parameters, aligned=(check_weights(sample_weight, rows),)
         )
-        return _mean_log_likelihood(total, constant)
+        return check_score(_mean_log_likelihood(total, constant), rows)
 
     def bic(self, X: Any) -> float:
         """Return the Bayesian information criterion of X, smaller is better: for choosing n_components.

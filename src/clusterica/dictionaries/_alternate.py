@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from clusterica.arrays import Rows, one_blas_thread, to_host
+from clusterica.arrays import Rows, check_not_masked, one_blas_thread, to_host
 from clusterica.ops.dictionary import CodeSums, coding_error, renew_atoms
 from clusterica.ops.linalg import row_energies, unit_rows
 from clusterica.optim import Step
@@ -115,6 +115,7 @@ def first_atoms(init: Any, candidates: HostArray, n: int, rng: np.random.Generat
         missing = max(0, n - len(candidates))
         D = np.concatenate([candidates[:n], rng.normal(size=(missing, n_features))], axis=0)
         return np.asarray(unit_rows(D))
+    check_not_masked(init, "init")
     D = np.array(to_host(init), dtype=np.float64)
     if D.shape != (n, n_features):
         raise ValueError(

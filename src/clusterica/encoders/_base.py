@@ -38,6 +38,7 @@ from clusterica.arrays import (
     Rows,
     base_class,
     check_fitted_rows,
+    check_not_masked,
     check_rows,
     fit_context,
     lazy_rows,
@@ -209,6 +210,7 @@ class BaseEncoder(
                 f"{name} has no dictionary; give one of shape (n_atoms, {rows.n_features}), such as "
                 f"{name}(kmeans.cluster_centers_)"
             )
+        check_not_masked(self.dictionary, "dictionary")
         D: np.ndarray = check_array(
             to_host(self.dictionary), dtype=rows.dtype, input_name="dictionary"
         )

@@ -58,9 +58,9 @@ def write_file(path: str | os.PathLike[str], content: bytes | str) -> Path:
 def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Open a binary file that takes the place of another when the ``with`` block ends without an error.
 
-    An existing file keeps its permissions, and a symbolic link its place: the file that it points to is
-    replaced. If anything fails, the old file is unchanged. Temporary files that killed processes have left
-    for the same path are removed.
+    An existing file keeps its permissions, its owner and group where this user may give them, and a symbolic
+    link its place: the file that it points to is replaced. If anything fails, the old file is unchanged.
+    Temporary files that killed processes have left for the same path are removed.
 
     Parameters
     ----------
@@ -86,8 +86,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             yield file
             file.flush()
             if target.exists():
-                # Explicitly: when a file is created, the umask takes permissions away.
-                os.chmod(temporary, stat.S_IMODE(target.stat().st_mode))
+                _give_permissions(temporary, target.stat())
             os.fsync(file.fileno())
             if fcntl is None:  # Windows renames no open files
                 file.close()
@@ -111,11 +110,30 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
 
 def move_file(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
-    """Give a complete file its final name, in the same folder, so that it is there after a crash, too."""
-    with open(source, "rb+") as file:
-        os.fsync(file.fileno())
+    """Give a complete file its final name, on the same disk, so that it is there after a crash, too."""
+    sync_file(source)
     os.replace(source, target)
     _sync_folder(Path(target).parent)
+
+
+def sync_file(path: str | os.PathLike[str]) -> None:
+    """Bring the content and the name of a file, or the names in a folder, to the disk."""
+    if os.path.isdir(path):
+        _sync_folder(Path(path))
+        return
+    with open(path, "rb+") as file:
+        os.fsync(file.fileno())
+    _sync_folder(Path(path).parent)
+
+
+def _give_permissions(path: Path, old: os.stat_result) -> None:
+    """Give a file the owner, the group and the permissions of another, as far as this user may."""
+    if hasattr(os, "chown"):
+        for uid, gid in ((old.st_uid, -1), (-1, old.st_gid)):
+            with contextlib.suppress(OSError):
+                os.chown(path, uid, gid)
+    # Explicitly: when a file is created, the umask takes permissions away, and a new owner some of them.
+    os.chmod(path, stat.S_IMODE(old.st_mode))
 
 
 def _checked(path: Path) -> Path:

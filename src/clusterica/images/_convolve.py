@@ -22,6 +22,7 @@ from clusterica.arrays import (
     Place,
     Row,
     active_config,
+    check_overflow,
     device_of,
     in_order,
     namespace_of,
@@ -422,6 +423,7 @@ def encode_images(
             with images.place.launching():
                 values, n = coder.features(inside, cells, band)
             failed += n
+            check_overflow(values, block.start, "image", "scale all images down")
             where = slice(block.start, block.stop), slice(int(ends[r]), int(ends[r + 1]))
             if inbox is None:
                 features[where] = values

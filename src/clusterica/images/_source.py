@@ -26,6 +26,7 @@ from clusterica.arrays import (
 )
 from clusterica.ops.patch import n_places
 
+_LARGEST_PIXEL = float(np.finfo(np.float32).max)  # features are computed in float32
 _LAYOUT = "(n, height, width) or (n, height, width, channels)"
 
 
@@ -203,7 +204,13 @@ def check_images(X: Any, *, patch_size: int, caller: str, n_channels: int | None
     for found in for_parts(_not_finite, images.parts):
         if found is not None:
             kind, first = found
-            raise ValueError(f"Input X contains {kind}, among the images from {first} on.")
+            where = f"among the images from {first} on"
+            if kind == "large values":
+                raise ValueError(
+                    f"Input X contains values that float32 does not have, {where}; features are computed in "
+                    "float32: scale all images down"
+                )
+            raise ValueError(f"Input X contains {kind}, {where}.")
     return images
 
 
@@ -361,7 +368,7 @@ def _check_dtype(X: Array) -> None:
 
 
 def _not_finite(part: Part) -> tuple[str, int] | None:
-    """Return "NaN" or "infinity" and the first image of the block that it is in; None if all is finite."""
+    """Return "NaN", "infinity" or "large values", and the first image of their block; None if all is well."""
     first = part.cut(0, 1)
     xp = namespace_of(first)
     if not xp.isdtype(first.dtype, "real floating"):
@@ -372,4 +379,6 @@ def _not_finite(part: Part) -> tuple[str, int] | None:
         block = part.cut(start, start + size)
         if not bool(xp.all(xp.isfinite(block))):
             return "NaN" if bool(xp.any(xp.isnan(block))) else "infinity", part.start + start
+        if max(float(xp.max(block)), -float(xp.min(block))) > _LARGEST_PIXEL:
+            return "large values", part.start + start
     return None

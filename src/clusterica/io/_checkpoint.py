@@ -15,9 +15,9 @@ import os
 import re
 import threading
 import time
-import weakref
 import zlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +25,7 @@ import array_api_compat
 import numpy as np
 import scipy.sparse
 
-from clusterica.arrays import seeds_needed, to_host, warn_user
+from clusterica.arrays import Array, LazyRows, as_chunks, seeds_needed, to_host, warn_user
 from clusterica.io._sealed import ModelFileError, read_sealed, write_sealed
 from clusterica.io._values import Reader, Writer
 from clusterica.optim import LoopResult, LoopState, Progress, Stored, recorder
@@ -36,6 +36,8 @@ _RUNNING = re.compile(r"running-(\d{8})\.safetensors")
 _PLAIN = (bool, int, float, str, type(None), np.generic)
 # Bytes of the data that are read at a time for its checksum; they are copied.
 _CHECKED_BYTES = 2**22
+# What arrays, tables and arrays in files have, and iterables of blocks do not.
+_OF_ARRAYS = ("__array__", "__array_interface__", "__dataframe__", "__arrow_c_stream__", "shape")
 _ANY_RUNNING = re.compile(r"(?:damaged-)?running-(\d{8})\.safetensors")
 
 
@@ -72,7 +74,11 @@ def checkpoints(path: str | os.PathLike[str], *, every: float = 60.0) -> Iterato
     -----
     All estimators that iterate are covered: the K-means family, ``ica``, ``rica``, ``dictionaries``, the
     linear classifiers, and ``images`` and ``networks``, which use them. What is computed between their loops,
-    such as features of images, is computed again. Fits in other threads and processes are not recorded.
+    such as features of images, is computed again, and so is a fit without a loop, as of
+    KernelRidgeClassifier. Fits in other threads and processes are not recorded.
+
+    Of the data every number is compared, which takes one more pass over it for each fit. Functions are known
+    by their names.
 
     Files are written in one step and have checksums. A damaged one is reported by a warning, and the one
     before it is used.
@@ -121,7 +127,6 @@ class _Keeper:
     def __init__(self, folder: Path, every: float) -> None:
         self._folder, self._every = folder, every
         self._thread = threading.get_ident()
-        self._checksum = _Checksums()
         self._n_loops = 0  # that have started
         self._inside = False  # a loop
         self._written = time.monotonic()
@@ -154,7 +159,7 @@ class _Keeper:
         number = self._n_loops
         self._n_loops += 1
         begin = start._replace(params=pack(start.params))
-        mark = _fingerprint(begin, progress, limits, self._checksum)
+        mark = _fingerprint(begin, progress, limits)
         found = self._find(number, mark, progress)
         if found is not None:
             # A file may have a right checksum and fingerprint, and not be written by clusterica.
@@ -293,55 +298,51 @@ def _read_records(path: Path) -> list[_Record]:
         raise ModelFileError(f"{path} is not a checkpoint: {error!r:.80}") from error
 
 
-class _Checksums:
-    """Checksums of the data of a run, each computed once: a fit may have many loops."""
+def _checksum(value: Any) -> int | None:
+    """Return the CRC-32 of the numbers or words of some data; None of what has none, or is read only once."""
+    if isinstance(value, _PLAIN):
+        return zlib.crc32(repr(value).encode())
+    chunks = as_chunks(value)
+    if chunks is not None:  # each where it is
+        return zlib.crc32(repr(chunks.engine.fetch(chunks.map(_checksum))).encode())
+    if isinstance(value, list | tuple) and not all(isinstance(part, _PLAIN) for part in value):
+        return zlib.crc32(repr([_checksum(block) for block in value]).encode())
+    is_array = isinstance(value, list | tuple) or any(hasattr(value, name) for name in _OF_ARRAYS)
+    if not is_array and (not hasattr(value, "__iter__") or iter(value) is value):
+        return None
+    found = 0
+    for part in _parts(value, is_array):
+        block = to_host(part)
+        text = repr(block.tolist()).encode() if block.dtype.hasobject else block.tobytes()
+        found = zlib.crc32(text, found)
+    return found
 
-    def __init__(self) -> None:
-        self._known: dict[int, tuple[weakref.ref[Any], int]] = {}
 
-    def __call__(self, value: Any) -> int | None:
-        """Return the CRC-32 of numbers in memory; None for all else, such as a Dask array."""
-        known = self._known.get(id(value))
-        if known is not None and known[0]() is value:  # ids are used again
-            return known[1]
-        if scipy.sparse.issparse(value):
-            parts = [value.data, *value.nonzero()]
-        elif array_api_compat.is_torch_array(value) or isinstance(value, np.ndarray):
-            parts = [value if value.ndim else value[None]]
-        elif isinstance(value, _PLAIN):
-            return zlib.crc32(repr(value).encode())
-        elif type(value).__module__.split(".")[0] in (
-            "pandas",
-            "polars",
-        ):  # a data frame or a column
-            parts = [np.asarray(value)]
-        elif isinstance(value, list | tuple):  # of labels, rows or blocks; it has no weak reference
-            if all(isinstance(part, _PLAIN) for part in value):
-                return self(np.asarray(value))
-            # A block in a file, such as a data set of HDF5, is read: blocks fit into memory.
-            blocks = (
-                np.asarray(part) if hasattr(part, "shape") and self(part) is None else part
-                for part in value
-            )
-            return zlib.crc32(repr([self(block) for block in blocks]).encode())
-        else:
-            return None
-        found = 0
-        for part in parts:
-            rows = max(1, _CHECKED_BYTES // max(1, to_host(part[:1]).nbytes))
-            for start in range(0, len(part), rows):
-                block = to_host(part[start : start + rows])
-                text = repr(block.tolist()).encode() if block.dtype.hasobject else block.tobytes()
-                found = zlib.crc32(text, found)
-        self._known[id(value)] = weakref.ref(value), found
-        return found
+def _parts(value: Any, is_array: bool) -> Iterator[Array]:
+    """Yield the content of data from first to last, in parts that are copied one at a time."""
+    if isinstance(value, LazyRows) or not is_array:
+        for block in value:
+            yield from _parts(block, True)
+        return
+    if scipy.sparse.issparse(value):
+        for values in (value.data, *value.nonzero()):
+            yield from _parts(values, True)
+        return
+    # Of an array in a file whole chunks are read, since each is decoded as a whole.
+    chunks = getattr(value, "chunks", None)
+    if chunks is None and not array_api_compat.is_torch_array(value):
+        value = np.asarray(value)
+    value = value if value.ndim else value[None]
+    n = max(1, _CHECKED_BYTES // max(1, to_host(value[:1]).nbytes))
+    n = n if chunks is None else -(-n // chunks[0]) * chunks[0]
+    for start in range(0, value.shape[0], n):
+        yield value[start : start + n]
 
 
 def _fingerprint(
     start: LoopState,
     progress: Progress | None,
     limits: tuple[int, float],
-    checksum: Callable[[Any], int | None],
 ) -> str:
     """Return a hash of what decides how a loop goes: its start, its estimator and the data."""
     import clusterica
@@ -356,16 +357,39 @@ def _fingerprint(
     for name, value in {} if owner is None else owner.get_params(deep=False).items():
         try:
             known[f"parameter {name}"] = writer.write(value, f"parameter {name}")
-        except TypeError:  # a function, or a custom estimator: its name must do
-            known[f"parameter {name}"] = getattr(value, "__qualname__", type(value).__qualname__)
-    for name, value in {} if progress is None else progress.data.items():
-        known[name] = [
-            type(value).__qualname__,
-            str(getattr(value, "shape", None)),
-            checksum(value),
-        ]
+        except TypeError:  # a function, or an object of the user
+            known[f"parameter {name}"] = _described(value, writer, f"parameter {name}")
+    if progress is not None:
+        known |= {name: _noted(progress, name) for name in progress.data}
     digest = hashlib.sha256(json.dumps(known, sort_keys=True).encode())
     for name, array in sorted(writer.arrays.items()):
         digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
         digest.update(array.tobytes())
     return digest.hexdigest()
+
+
+def _noted(progress: Progress, name: str) -> Any:
+    """Return the type, shape and checksum of some data of a fit, computed once: it may have many loops."""
+    if name not in progress.notes:
+        value = progress.data[name]
+        shape = str(getattr(value, "shape", None))
+        progress.notes[name] = [type(value).__qualname__, shape, _checksum(value)]
+    return progress.notes[name]
+
+
+def _described(value: Any, writer: Writer, path: str) -> list[Any]:
+    """Return what can be compared of a parameter that is code: its name, and the numbers that it holds."""
+    held = dict(getattr(value, "__dict__", {}))
+    if isinstance(value, partial):
+        held |= {"func": value.func, "args": value.args, **value.keywords}
+    known: dict[str, Any] = {}
+    for name, part in held.items():
+        try:
+            known[name] = writer.write(part, f"{path}.{name}")
+        except TypeError:
+            known[name] = _name_of(part)
+    return [_name_of(value), known]
+
+
+def _name_of(value: Any) -> str:
+    return str(getattr(value, "__qualname__", type(value).__qualname__))

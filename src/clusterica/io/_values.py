@@ -137,6 +137,8 @@ class Reader:
     def __init__(self, arrays: dict[str, np.ndarray], device: str | None, source: str) -> None:
         self.of_sklearn: set[str] = set()
         self._arrays, self._device, self._source = arrays, device, source
+        # Texts by name: each is made once, however often the file names it, so that it can't fill the memory.
+        self._texts: dict[str, np.ndarray] = {}
 
     def read_all(self, value: Any) -> Any:
         """Return the value of some JSON; whatever is wrong with it ends in a ModelFileError."""
@@ -187,11 +189,10 @@ class Reader:
         return found
 
     def _text(self, value: dict[str, Any]) -> np.ndarray:
-        points = self._arrays[value["text"]]
-        if points.dtype != np.uint32 or points.max(initial=0) > sys.maxunicode:
-            raise ValueError("a text holds numbers that are not characters")
-        width = points.shape[-1]
-        return np.frombuffer(points.tobytes(), f"=U{width}").reshape(points.shape[:-1]).copy()
+        name = value["text"]
+        if name not in self._texts:
+            self._texts[name] = _characters(self._arrays[name])
+        return self._texts[name]
 
     def _items(self, value: dict[str, Any]) -> np.ndarray:
         items = value["items"]
@@ -320,6 +321,14 @@ _KINDS = (
     "random",
     "dtype",
 )
+
+
+def _characters(points: np.ndarray) -> np.ndarray:
+    """Return an array of texts of one width, from code points along its last axis."""
+    if points.dtype != np.uint32 or points.max(initial=0) > sys.maxunicode:
+        raise ValueError("a text holds numbers that are not characters")
+    width = points.shape[-1]
+    return np.frombuffer(points.tobytes(), f"=U{width}").reshape(points.shape[:-1]).copy()
 
 
 def _name_of(value: Any, path: str) -> str:

@@ -50,12 +50,16 @@ class Progress:
         self._context = context
         self.has_parts = context.max_subtasks != 0  # otherwise its iterations are not reported
         self.data = {"X": X, "y": y, "sample_weight": sample_weight}
+        # Of a recorder, on the data of this fit; subtasks share them.
+        self.notes: dict[str, Any] = {}
         context.call_on_fit_task_begin(estimator=estimator, X=X, y=y)
 
     def subtask(self, name: str, n_subtasks: int = 0) -> Progress:
         """Begin a subtask, which has at most n_subtasks subtasks itself."""
         context = self._context.subcontext(task_name=name, max_subtasks=n_subtasks)
-        return Progress(self.estimator, context, **self.data)
+        part = Progress(self.estimator, context, **self.data)
+        part.notes = self.notes
+        return part
 
     @contextmanager
     def lend_to(self, estimator: Any, name: str) -> Iterator[None]:

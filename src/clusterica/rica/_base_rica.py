@@ -22,6 +22,7 @@ from clusterica.arrays import (
     as_generator,
     base_class,
     check_fitted_rows,
+    check_not_masked,
     check_not_transposed,
     map_reduce,
     to_host,
@@ -215,6 +216,7 @@ class BaseRICA(
                 W = unit_rows(rng.normal(size=(K, rows.n_features)))
             # K unit vectors make W x longer than x by √(K / n): scaled back where lengths are free.
             return W if self.unit_norm else W * min(1.0, np.sqrt(rows.n_features / K))
+        check_not_masked(self.init, "init")
         W = np.array(to_host(self.init), dtype=np.float64)
         if W.shape != (K, rows.n_features):
             raise ValueError(
