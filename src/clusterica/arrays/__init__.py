@@ -53,6 +53,7 @@ from clusterica.arrays._validation import (
     warn_user,
 )
 from clusterica.arrays._walk import (
+    MOST_ROWS,
     Row,
     block_size,
     in_tiles,
@@ -85,6 +86,7 @@ __all__ = [
     "working_dtype",
     # Rows and the walk over them
     "Inbox",
+    "MOST_ROWS",
     "IterableRows",
     "LazyRows",
     "Row",
