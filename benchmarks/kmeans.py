@@ -33,16 +33,17 @@ RULES = ("euclidean", "no labels", "gain-shape", "direction", "cosine")
 GEMMS = [f"{size} {way} threads" for size in (1, 4, 8) for way in ("CX", "XC")]
 GEMMS += [f"64 {way} blas" for way in ("CX", "XC")]
 PRODUCTS = 1  # of all rows, for one figure of a bare product
+MODULES = {
+    "scikit-learn": "sklearn",
+    "faiss": "faiss",
+    "scikit-learn-intelex": "sklearnex",
+    "fastkmeans": "fastkmeans",
+}
 PEERS: dict[str, tuple[str, dict[str, str]]] = {
-    "scikit-learn": ("sklearn", {}),
-    "faiss": ("faiss", {}),
+    name: (module, {}) for name, module in MODULES.items() if find_spec(module)
 }
-PEERS |= {
-    name: (module, {})
-    for name, module in (("scikit-learn-intelex", "sklearnex"), ("fastkmeans", "fastkmeans"))
-    if find_spec(module)
-}
-if "AVX-512" in describe()["cpu"] and "no AVX-512" not in describe()["cpu"]:
+has_avx512 = "AVX-512" in describe()["cpu"] and "no AVX-512" not in describe()["cpu"]
+if "faiss" in PEERS and has_avx512:
     # The wheel of faiss does not find these kernels by itself on every processor that has them.
     PEERS["faiss, SkylakeX"] = ("faiss", {"OPENBLAS_CORETYPE": "SkylakeX"})
 # What Numba compiles for decides whether clusterica multiplies bfloat16: without it, all is float32.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from importlib.util import find_spec
 from statistics import median
 from typing import Any
 
@@ -25,6 +26,8 @@ JOBS = [
     ("sklearn", "k-means: embeddings", "scikit-learn KMeans, unit rows"),
     ("faiss", "k-means: embeddings", "faiss Kmeans(spherical=True)"),
 ]
+# Those of them that are installed.
+JOBS = [job for job in JOBS if find_spec(job[0])]
 
 
 def measure(n_documents: int, n_clusters: int, repeats: int) -> list[dict[str, Any]]:

@@ -36,9 +36,11 @@ def readme_table(report: dict[str, Any]) -> str:
     ]
     for row in report["rows"]:
         seconds = {f["library"]: f["fit_seconds"] for f in row["fits"] if f["rule"] == "euclidean"}
-        faiss = min(s for name, s in seconds.items() if name.startswith("faiss"))
+        # Peers that were not installed have no time.
+        faiss = min((s for name, s in seconds.items() if name.startswith("faiss")), default=None)
         ours = [seconds["clusterica"], seconds["clusterica without bfloat16"]]
-        cells = [f"{s:.2f}" for s in (*ours, seconds["scikit-learn"], faiss)]
+        times = (*ours, seconds.get("scikit-learn"), faiss)
+        cells = ["" if s is None else f"{s:.2f}" for s in times]
         lines.append(f"| {' | '.join([shape_name(row['shape']), *cells])} |")
     lines += [
         "",

@@ -157,6 +157,17 @@ def test_scikit_learn_splits_lazy_rows(Z):
     assert isinstance(second, np.ndarray)
 
 
+def test_rows_that_are_picked_must_fit_the_budget_too(Z):
+    """The folds of a cross-validation are nearly all rows, and are asked for unnoticed."""
+    with config_context(**SMALL):
+        assert Z[:1000].shape == (1000, 6)
+        for pick in (lambda: Z[:2000], lambda: Z[:, 0], lambda: train_test_split(Z)):
+            with pytest.raises(
+                MemoryError, match=r"of these \d+ x 6 rows takes 0\.1 MiB.*memory=\.\.\."
+            ):
+                pick()
+
+
 def test_copy_false_is_refused(Z):
     with pytest.raises(ValueError, match="copy=False"):
         np.array(Z, copy=False)

@@ -91,6 +91,29 @@ def test_no_row_is_read_twice_in_a_pass_and_none_beyond_a_block(X, chunk, estima
     assert max(stop - start for start, stop in reads) <= max(chunk, 2**16 // (2 * 5 * 4))
 
 
+def test_a_sample_is_read_in_blocks_within_the_budget(X, estimator):
+    X = np.tile(X, 20)  # 781 KiB
+    stored = Spy(X, (10, 100))
+    with config_context(memory="64KiB"):
+        rows = check_rows(estimator, stored, reset=True)
+        stored.reads.clear()
+        np.testing.assert_array_equal(rows.take(np.array([0, 1999])), X[[0, 1999]])
+    assert max(stop - start for start, stop in stored.reads) <= 2**16 // (4 * 100)
+
+
+@pytest.mark.parametrize("store", [_h5, _zarr])
+def test_a_whole_file_is_not_an_array(X, tmp_path, store):
+    stored = store(X, tmp_path, None)
+    if store is _h5:
+        group, name = stored.file, "X"
+    else:
+        zarr = pytest.importorskip("zarr")
+        group, name = zarr.open_group(str(tmp_path / "group"), mode="w"), "rows"
+        group.create_array(name, shape=X.shape, dtype=X.dtype)
+    with pytest.raises(TypeError, match=rf"holds arrays by name \({name}\); pass one of them"):
+        KMeans(2).fit(group)
+
+
 def test_wrong_files_are_refused(X, tmp_path, estimator):
     X[7, 2] = np.nan
     with pytest.raises(ValueError, match="Input X contains NaN"):

@@ -203,6 +203,15 @@ def test_the_readme_has_a_sentence_on_a_gpu():
     )
 
 
+def test_a_peer_that_was_not_installed_has_no_time():
+    report = json.loads((ROOT / "benchmarks" / "results" / "kmeans-cpu.json").read_text())
+    for row in report["rows"]:
+        row["fits"] = [fit for fit in row["fits"] if not fit["library"].startswith("faiss")]
+    rows = [line for line in kmeans.readme_table(report).splitlines() if "k = " in line]
+    assert len(rows) == len(report["rows"])
+    assert all(line.endswith("|  |") for line in rows)
+
+
 def test_the_page_and_the_readme_are_those_of_the_files(tmp_path, monkeypatch):
     """If this fails after a benchmark, run ``python -m benchmarks.tables``."""
     before = {name: getattr(tables, name) for name in ("PAGE", "README")}

@@ -308,3 +308,26 @@ def test_matrices_are_worked_on_in_pieces(data, monkeypatch):
         found, decisions = np.asarray(model.dual_coef_), expected.validation_decisions_
         np.testing.assert_allclose(found, expected.dual_coef_, atol=1e-9)
         np.testing.assert_allclose(model.validation_decisions_, decisions, atol=1e-9)
+
+
+def test_blocks_and_files_are_read_as_a_whole(data, tmp_path):
+    h5py = pytest.importorskip("h5py")
+    X, y = data
+    X = np.tile(X, 20)  # 98 KiB
+    right = KernelRidgeClassifier(alpha=0.5, gamma=0.05).fit(X, y)
+    with h5py.File(tmp_path / "X.h5", "w") as file:
+        stored = file.create_dataset("X", data=X, chunks=(20, 7))
+        # Blocks of one shape look like an array of three dimensions.
+        for rows, labels in (
+            ([X[:45], X[45:]], [y[:45], y[45:]]),
+            ([X[:9], X[9:]], y),
+            (stored, y),
+        ):
+            found = clone(right).fit(rows, labels)
+            np.testing.assert_array_equal(found.dual_coef_, right.dual_coef_)
+            np.testing.assert_array_equal(found.predict(rows), right.predict(X))
+        with (
+            config_context(memory="64KiB"),
+            pytest.raises(ValueError, match="of a file or of blocks"),
+        ):
+            clone(right).fit(stored, y)

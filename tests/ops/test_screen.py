@@ -16,7 +16,7 @@ from clusterica.ops.cpu.adding import StepArrays
 from clusterica.ops.rules import AXIS, DIRECTION, EUCLIDEAN, RULES
 
 needs_bf16 = pytest.mark.skipif(
-    not avx512.is_available(), reason="the processor has no AVX-512 with bfloat16"
+    not avx512.has_bfloat16(), reason="the processor has no AVX-512 with bfloat16"
 )
 every_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 
@@ -285,12 +285,12 @@ def test_sizes_that_the_bound_is_not_made_for():
 
 def test_processors_without_the_instructions():
     with patch.object(llvmlite.binding, "get_host_cpu_features", return_value={"avx512f": True}):
-        assert not avx512.is_available.__wrapped__()
+        assert not avx512._is_available.__wrapped__("avx512bf16")
     with patch.object(llvmlite.binding, "get_host_cpu_features", side_effect=RuntimeError):
-        assert not avx512.is_available.__wrapped__()
+        assert not avx512._is_available.__wrapped__("avx512bf16")
     X, C = gaussians(300, 100, 50)
     with (
-        patch.object(avx512, "is_available", return_value=False),
+        patch.object(avx512, "has_bfloat16", return_value=False),
         patch.object(cpu, "screen", side_effect=AssertionError),
     ):
         labels = cpu.assign(X, C, None, rule=DIRECTION, screened=True).labels

@@ -145,12 +145,22 @@ def test_fewer_rows_to_cluster_cost_less(refine):
 
 
 def test_memory_follows_the_budget():
-    model, shape = KMeans(100, compute_labels=False), (10**7, 100)
+    model, shape = RICA(1000), (10**7, 1000)
     with clusterica.config_context(memory="64MiB"):
         small = clusterica.estimate(model, shape).memory
     with clusterica.config_context(memory="1GiB"):
         large = clusterica.estimate(model, shape).memory
     assert large - small == 2**30 - 2**26
+
+
+def test_memory_of_blocks_does_not_grow_with_the_rows():
+    """A fit of K-means to 200,000 x 50 rows took 8 MiB, and 198 were estimated."""
+    with clusterica.config_context(threads=2):
+        few, many = (
+            clusterica.estimate(KMeans(100, compute_labels=False), (n, 50)).memory
+            for n in (200_000, 2_000_000)
+        )
+    assert few == many < 32 * 2**20
 
 
 def test_rates_are_measured_once():

@@ -54,6 +54,7 @@ from clusterica.arrays._validation import (
     warn_user,
 )
 from clusterica.arrays._walk import (
+    MOST_ROWS,
     Row,
     block_size,
     check_overflow,
@@ -87,6 +88,7 @@ __all__ = [
     "working_dtype",
     # Rows and the walk over them
     "Inbox",
+    "MOST_ROWS",
     "IterableRows",
     "LazyRows",
     "Row",

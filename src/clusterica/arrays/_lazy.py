@@ -130,6 +130,8 @@ class LazyRows(Rows):
             )
         if indices.size and not -self.n_rows <= indices.min() <= indices.max() < self.n_rows:
             raise IndexError(f"index {rows!r} is out of range for {self.n_rows} rows")
+        # scikit-learn cuts folds of rows by index, and may ask for nearly all of them unnoticed.
+        self._check_budget(indices.size)
         # Every row is computed once, however often its index occurs.
         wanted, where = np.unique(indices % self.n_rows, return_inverse=True)
         picked = self.take(wanted)[where.reshape(indices.shape)]
@@ -139,15 +141,19 @@ class LazyRows(Rows):
         if copy is False:
             raise ValueError("lazy rows are computed when they are read; copy=False is impossible")
         # Functions that take arrays may ask for one unnoticed: that must not fill the memory.
-        budget = active_config().memory
-        if self.nbytes > budget:
-            raise MemoryError(
-                f"an array of these {self.n_rows} x {self.n_features} rows takes {self.nbytes / 2**20:,.1f} "
-                f"MiB, and the memory budget is {budget / 2**20:,.1f} MiB; read them block by block (`for "
-                "block in rows`), or raise the budget with clusterica.config_context(memory=...)"
-            )
+        self._check_budget(self.n_rows)
         source = copy_of(self._source)  # what its walk keeps on a device is freed with it
         return np.asarray(map_rows(self._fn, source, *self._params), dtype=dtype)
+
+    def _check_budget(self, n_rows: int) -> None:
+        """Refuse to make an array of so many rows if it is larger than the memory budget."""
+        budget, nbytes = active_config().memory, n_rows * self.row_nbytes
+        if nbytes > budget:
+            raise MemoryError(
+                f"an array of these {n_rows} x {self.n_features} rows takes {nbytes / 2**20:,.1f} MiB, and "
+                f"the memory budget is {budget / 2**20:,.1f} MiB; read them block by block (`for block in "
+                "rows`), or raise the budget with clusterica.config_context(memory=...)"
+            )
 
     def __repr__(self) -> str:
         return f"LazyRows(shape={self.shape}, dtype={self.dtype.name})"

@@ -20,6 +20,7 @@ from clusterica.arrays import _stream
 from clusterica.arrays._place import (
     Array,
     Place,
+    active_config,
     is_cpu_tensor,
     is_host_array,
     namespace_of,
@@ -92,7 +93,8 @@ class Rows(ABC):
         picked = []
         # A pass over all blocks, for what can't be entered in the middle. Blocks without a row that is
         # asked for are not loaded.
-        for start, stop, load in self._blocks(2**15):
+        size = max(1, min(2**15, active_config().memory // self.load_nbytes))
+        for start, stop, load in self._blocks(size):
             low, high = np.searchsorted(indices, (start, stop))
             if high > low:
                 picked.append(load()[indices[low:high] - start])

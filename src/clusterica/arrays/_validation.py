@@ -68,6 +68,12 @@ def check_rows(
     """
     name = type(estimator).__name__
     check_not_masked(X)
+    if hasattr(X, "keys") and not hasattr(X, "shape"):
+        names = [str(key) for key in X.keys()]  # noqa: SIM118  # groups of Zarr have no other iterator
+        raise TypeError(
+            f"{name} takes one array, and this {type(X).__name__} holds arrays by name "
+            f"({', '.join(names[:5])}); pass one of them, such as X[name]"
+        )
     if array_api_compat.is_dask_array(X):
         check_shape(estimator, X.shape, min_rows)  # only tables can be cut into chunks of rows
     chunks = as_chunks(X)

@@ -32,6 +32,11 @@ Op = TypeVar("Op", bound=Callable[..., Any])
 Sums = TypeVar("Sums", bound=NamedTuple)
 
 
+# Rows of a block on the host. float32 sums inside a block stay accurate up to about this many, or four times
+# as many on a device; float64 takes over between blocks.
+MOST_ROWS = 2**15
+
+
 class Row(NamedTuple):
     """A row of a block, as :func:`working_memory` describes it to an op."""
 
@@ -269,8 +274,7 @@ def block_size(
         fits = fits if stay else min(fits, _stream.most_rows(rows))
     if wide_sums and not is_numpy:
         return max(1, fits)
-    # float32 sums inside a block stay accurate up to about this many rows; float64 takes over between.
-    most = max(1, min(fits, 2**15 if is_numpy else 2**17))
+    most = max(1, min(fits, MOST_ROWS if is_numpy else 2**17))
     if not is_numpy:
         return most
     # Products for each row, of its entries with parameters or with each other; sparse rows have few.

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 import array_api_compat
 import numpy as np
 from sklearn.base import ClassifierMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from clusterica.arrays import (
     AccuracyMixin,
@@ -22,12 +22,12 @@ from clusterica.arrays import (
     Estimator,
     Interval,
     Place,
+    Rows,
     StrOptions,
     as_chunks,
     as_generator,
     as_rows,
     check_labels,
-    check_not_masked,
     check_rows,
     check_scale,
     device_of,
@@ -171,9 +171,10 @@ class KernelRidgeClassifier(AccuracyMixin, ClassifierMixin, Estimator):
         Parameters
         ----------
         X : array of shape (n_samples, n_features), or what ``features`` takes
-            The data: NumPy array, tensor or Dask array. The work is done where the blocks of features are;
-            of a Dask array the products of rows are fetched, and the rows in ``X_fit_``.
-        y : array-like of shape (n_samples,)
+            The data: array, tensor, Dask array, file or blocks. The work is done where the blocks of features
+            are; of a Dask array the products of rows are fetched, and the rows in ``X_fit_``. Files and
+            blocks are read into memory.
+        y : array-like of shape (n_samples,), or the labels of every block of X
             Labels.
 
         Returns
@@ -295,12 +296,23 @@ class KernelRidgeClassifier(AccuracyMixin, ClassifierMixin, Estimator):
             check_rows(self, X, reset=reset, min_rows=least)
             xp = namespace_of(X)
             return xp.astype(X, getattr(xp, working_dtype(X.dtype).name), copy=False)
-        check_not_masked(X)
-        X = validate_data(self, X, reset=reset, ensure_min_samples=least)
-        # Contiguous, so that the order of sums, and so the last bits, do not depend on the layout.
-        X = np.ascontiguousarray(X, working_dtype(X.dtype))
+        rows = check_rows(self, X, reset=reset, min_rows=least)
+        X = self._read(rows)
         check_scale(as_rows(X))
         return X
+
+    def _read(self, rows: Rows) -> np.ndarray:
+        """Return all rows as one array, contiguous, so that the last bits do not depend on the layout."""
+        size, room = rows.n_rows * rows.row_nbytes, rows.place.fit_memory
+        # Rows in memory, and in a mapped file, are there already.
+        if rows.streamed and not rows.indexable and size > room:
+            raise ValueError(
+                "KernelRidgeClassifier reads all rows of a file or of blocks at once: these take "
+                f"{size / 2**20:.4g} MiB, over the {room / 2**20:.4g} MiB that they may take; pass fewer "
+                "rows, or raise that with clusterica.config_context(memory=...)"
+            )
+        parts = [load() for _, _, load in rows.source_blocks(rows.n_rows)]
+        return np.asarray(parts[0] if len(parts) == 1 else np.concatenate(parts))
 
     def _raw_blocks(self, X: Any) -> Iterator[Array]:
         """Yield blocks of features as they come; on a cluster they stay there until the next one."""

@@ -31,6 +31,8 @@ class Size(NamedTuple):
     n_classes: int
     method: str
     """``"fit"`` or ``"transform"``."""
+    on_host: bool = True
+    """Whether the work is done by compiled code, and not on a device."""
 
 
 class Work(NamedTuple):
@@ -73,7 +75,9 @@ def kmeans(model: Any, size: Size) -> Work:
     products = model.n_init * (one * passes + start)
     kept = 3 * m * d + 4 * k * d + last * 2 * n
     numbers = model.n_init * (passes * n + start_numbers)
-    return Work(products, model.n_init * passes + 2, numbers, kept, width=k)
+    # Compiled code makes scores in tiles that stay in the cache.
+    width = 0 if size.on_host else k
+    return Work(products, model.n_init * passes + 2, numbers, kept, width=width)
 
 
 def whitener(model: Any, size: Size) -> Work:

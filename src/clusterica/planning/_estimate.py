@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from clusterica.arrays import active_config
+from clusterica.arrays import MOST_ROWS, active_config
 from clusterica.planning._costs import COSTS, Size, image_features
 from clusterica.planning._machine import measure
 
@@ -123,15 +123,19 @@ def estimate(
         # ImageFeatures learns by 20 iterations unless it is given a learner.
         n_iter = 20 if isinstance(learner, str) else getattr(learner, "max_iter", 1)
     n_iter = n_iter if method == "fit" else 1
-    work = cost(estimator, Size(tuple(shape), n_iter, n_classes, method))
+    on_host = device == "cpu"
+    work = cost(estimator, Size(tuple(shape), n_iter, n_classes, method, on_host))
     machine = measure(device, dtype.name)
     data = float(np.prod(shape)) * dtype.itemsize
     made = work.numbers * dtype.itemsize
-    # Blocks hold no more than the data, and two arrays of the width of the op for each row.
-    rows = data + 2.0 * shape[0] * work.width * dtype.itemsize
+    # Blocks hold no more than the data, and two arrays of the width of the op for each row. On the host there
+    # is one for each thread, and one that waits.
+    config = active_config()
+    n_rows = min(shape[0], (config.n_threads + 1) * MOST_ROWS) if on_host else shape[0]
+    rows = n_rows / shape[0] * data + 2.0 * n_rows * work.width * dtype.itemsize
     return Estimate(
         seconds=work.products / machine.products + (work.passes * data + made) / machine.bandwidth,
-        memory=int(min(active_config().memory, rows) + work.kept * dtype.itemsize),
+        memory=int(min(config.memory, rows) + work.kept * dtype.itemsize),
         bytes_read=int(work.passes * data),
         operations=work.products,
         n_iter=n_iter,

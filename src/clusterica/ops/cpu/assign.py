@@ -5,7 +5,8 @@ centre is a plain select over rows, which vectorises. The rows of the tile are s
 they are added to their centres. Nothing of size rows x centres leaves the cache.
 
 Where the processor multiplies bfloat16, most float32 rows are assigned by
-:mod:`clusterica.ops.cpu.screen`, and the tiles here are left the few that it leaves open.
+:mod:`clusterica.ops.cpu.screen`, and the tiles here are left the few that it leaves open. Where it has
+AVX-512 without bfloat16, float32 rows are multiplied by :mod:`clusterica.ops.cpu.panels`.
 """
 
 from __future__ import annotations
@@ -16,18 +17,26 @@ import scipy.sparse as sp
 from clusterica.arrays import Array
 from clusterica.ops.cpu.adding import StepArrays, add_rows, inverse_length, invert_lengths
 from clusterica.ops.cpu.compiling import compiled, compiled_sum, inlined
+from clusterica.ops.cpu.panels import can_use_panels, panel_step
 from clusterica.ops.cpu.screen import can_screen, screen
 from clusterica.ops.rules import Assignment, LloydSums, Rule, gain_and_share
 
 
 def assign(
-    X: Array, C: Array, shift: Array | None, *, rule: Rule, screened: bool | None = None
+    X: Array,
+    C: Array,
+    shift: Array | None,
+    *,
+    rule: Rule,
+    screened: bool | None = None,
+    panelled: bool | None = None,
 ) -> Assignment:
     """Assign every row; see :func:`clusterica.ops.assign.assign`.
 
-    `screened` says whether bfloat16 chooses the candidates; None does so where it pays.
+    `screened` says whether bfloat16 chooses the candidates; None does so where it pays. `panelled` says
+    whether other rows are multiplied in registers; None does so where the screen would pay.
     """
-    return _assign_and_add(X, C, shift, None, rule, screened)[0]
+    return _assign_and_add(X, C, shift, None, rule, screened, panelled)[0]
 
 
 def lloyd_sums(
@@ -38,9 +47,10 @@ def lloyd_sums(
     *,
     rule: Rule,
     screened: bool | None = None,
+    panelled: bool | None = None,
 ) -> tuple[Array, LloydSums]:
-    """Assign and sum; see :func:`clusterica.ops.assign.lloyd_sums`; `screened` as in `assign`."""
-    assignment, total = _assign_and_add(X, C, shift, weights, rule, screened)
+    """Assign and sum; see :func:`clusterica.ops.assign.lloyd_sums`; the last two as in `assign`."""
+    assignment, total = _assign_and_add(X, C, shift, weights, rule, screened, panelled)
     return assignment.labels, total
 
 
@@ -61,6 +71,7 @@ def _assign_and_add(
     weights: np.ndarray | None,
     rule: Rule,
     screened: bool | None,
+    panelled: bool | None,
 ) -> tuple[Assignment, LloydSums]:
     """Assign all rows, and add them to their centres if there are weights."""
     C = np.ascontiguousarray(C, X.dtype)
@@ -73,6 +84,7 @@ def _assign_and_add(
     if screened is None:
         # Few rows do not pay for rounding the centres, few products a row not for rounding the rows.
         screened = X.shape[0] >= 256 and C.size >= 4800
+    panelled = screened if panelled is None else panelled
     if sp.issparse(X):
         by_feature = np.ascontiguousarray(C.T)
         gain = _sparse_rows(X.data, X.indices, X.indptr, by_feature, *step)
@@ -85,6 +97,8 @@ def _assign_and_add(
             if len(rest.labels):
                 gain += _dense_rows(X[rows], C, shift, rest)
                 labels[rows], scores[rows] = rest.labels, rest.scores
+    elif panelled and can_use_panels(X):
+        gain = panel_step(X, C, _or_zero(shift, X), step)
     else:
         gain = _dense_rows(X, C, shift, step)
     return Assignment(labels, scores), LloydSums(sums, counts, np.float64(gain))

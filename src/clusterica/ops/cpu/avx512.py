@@ -1,12 +1,12 @@
-"""Four loops in AVX-512 with bfloat16, written as LLVM code for use inside Numba's.
+"""Five loops in AVX-512, most of them with bfloat16, written as LLVM code for use inside Numba's.
 
 A bfloat16 number is the upper half of a float32: its exponent, and eight bits of precision. The
 processor multiplies and adds pairs of them, ``acc += x[0] c[0] + x[1] c[1]`` in float32, twice as fast
 as it does float32. A *word* here is such a pair of neighbouring features, 32 bits.
 
 Numba has no vectors, so the loops that need them are spelled out: :func:`round_row`,
-:func:`transpose_words`, :func:`screen_panel` and :func:`two_dots`. Each is inlined where it is called,
-as is the single instruction of :func:`prefetch`.
+:func:`transpose_words`, :func:`screen_panel`, :func:`best_of_panel` and :func:`two_dots`. Each is inlined
+where it is called, as is the single instruction of :func:`prefetch`.
 Arrays are passed as pointers made by :func:`at`; nothing here checks a bound.
 """
 
@@ -43,10 +43,19 @@ _int32_p, _float32_p = types.CPointer(types.int32), types.CPointer(types.float32
 _two_floats = types.UniTuple(types.float32, 2)
 
 
+def has_bfloat16() -> bool:
+    """Whether all loops may be called."""
+    return _is_available("avx512f", "avx512bw", "avx512bf16")
+
+
+def has_float32() -> bool:
+    """Whether those without bfloat16 may be called."""
+    return _is_available("avx512f")
+
+
 @cache
-def is_available() -> bool:
+def _is_available(*needed: str) -> bool:
     """Whether this processor has the instructions, and Numba compiles for it with them."""
-    needed = ("avx512f", "avx512bw", "avx512bf16")
     if config.DISABLE_JIT:  # type: ignore[attr-defined]
         return False
     try:
@@ -208,6 +217,75 @@ def _update_ranks(
                 value = _extreme(b, "<", other, value)
         for place, value in zip(places, best, strict=True):
             _store(b, value, place)
+
+
+@intrinsic
+def best_of_panel(  # type: ignore[no-untyped-def]
+    typing_context, rows, centers, bias, n_features, first, size_only, top, score, label
+):
+    """Score PANEL_ROWS rows with PANEL_CENTERS centres in float32, and keep the best centre of every row.
+
+    Parameters are the rows, (n_features, PANEL_ROWS); the centres, (n_features, PANEL_CENTERS); what is
+    taken from the scores, (PANEL_CENTERS,), NaN for a centre that is none; the number of features; the
+    index of the first centre; whether the sign of a score does not count; and for every row the best
+    value so far, the score of which it is, and the centre, each (PANEL_ROWS,).
+    """
+
+    def generate(context, b, signature, args):  # type: ignore[no-untyped-def]
+        rows, centers, bias, n_features, first, size_only, top, score, label = args
+        halves = range(PANEL_ROWS // LANES)
+
+        def body(i: ir.Value, sums: list[Any]) -> list[Any]:
+            row = b.gep(rows, [b.mul(i, _i64(PANEL_ROWS))])
+            x = [_load(b, b.gep(row, [_i64(LANES * h)]), _FLOATS) for h in halves]
+            center = b.gep(centers, [b.mul(i, _i64(PANEL_CENTERS))])
+            result = []
+            for c in range(PANEL_CENTERS):
+                value = _splat(b, b.load(b.gep(center, [_i64(c)])))
+                result += [_fma(b, x[h], value, sums[len(halves) * c + h]) for h in halves]
+            return result
+
+        zeros = [ir.Constant(_FLOATS, [0.0] * LANES)] * (PANEL_CENTERS * len(halves))
+        sums = _loop(b, n_features, 1, zeros, body)
+        for c in range(PANEL_CENTERS):
+            off = _splat(b, b.load(b.gep(bias, [_i64(c)])))
+            for h in halves:
+                sums[len(halves) * c + h] = b.fsub(sums[len(halves) * c + h], off)
+        indices = [_splat(b, b.add(first, ir.Constant(_I32, c))) for c in range(PANEL_CENTERS)]
+        with b.if_else(size_only) as (sizes, values):
+            with sizes:
+                _update_best(b, sums, indices, top, score, label, size_only=True)
+            with values:
+                _update_best(b, sums, indices, top, score, label, size_only=False)
+        return context.get_dummy_value()
+
+    inputs = (*[_float32_p] * 3, types.int64, types.int32, types.boolean)
+    return types.void(*inputs, _float32_p, _float32_p, _int32_p), generate
+
+
+def _update_best(
+    b: ir.IRBuilder,
+    sums: list[Any],
+    indices: list[Any],
+    top: ir.Value,
+    score: ir.Value,
+    label: ir.Value,
+    *,
+    size_only: bool,
+) -> None:
+    n_halves = PANEL_ROWS // LANES
+    for h in range(n_halves):
+        tops, scores, labels = (b.gep(array, [_i64(LANES * h)]) for array in (top, score, label))
+        best, chosen = _load(b, tops, _FLOATS), _load(b, labels, _WORDS)
+        signed = _load(b, scores, _FLOATS)
+        for value, index in zip(sums[h::n_halves], indices, strict=True):
+            size = _call(b, "llvm.fabs.v16f32", _FLOATS, value) if size_only else value
+            # Of equal scores the first; NaN never is the best.
+            better = b.fcmp_ordered(">", size, best)
+            best, chosen = b.select(better, size, best), b.select(better, index, chosen)
+            signed = b.select(better, value, signed) if size_only else best
+        for place, result in ((tops, best), (scores, signed), (labels, chosen)):
+            _store(b, result, place)
 
 
 @intrinsic

@@ -73,7 +73,7 @@ def can_screen(X: np.ndarray, C: np.ndarray) -> bool:
     """Whether the processor can screen these rows, and their sizes allow a small margin."""
     k, d = C.shape
     small = 1 <= d <= _MOST_FEATURES and 1 <= k <= _MOST_CENTERS
-    return X.dtype == np.float32 and X.flags.c_contiguous and small and avx512.is_available()
+    return X.dtype == np.float32 and X.flags.c_contiguous and small and avx512.has_bfloat16()
 
 
 def screen(
