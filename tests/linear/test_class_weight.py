@@ -174,6 +174,16 @@ def test_balanced_leaves_out_classes_without_weight(words):
     np.testing.assert_allclose(found.coef_[2], two.coef_[0], atol=1e-6)
 
 
+@pytest.mark.parametrize("classifier", [LinearSVC, RidgeClassifier])
+def test_a_dict_may_name_a_class_whose_rows_have_no_weight(words, classifier):
+    X, y = words
+    found, expected = (
+        classifier(1.0, class_weight=named).fit(X, y, sample_weight=(y != "b").astype(float))
+        for named in ({"a": 2.0, "b": 3.0}, {"a": 2.0})
+    )
+    np.testing.assert_array_equal(found.coef_, expected.coef_)
+
+
 @pytest.mark.parametrize("classifier", CLASSIFIERS, ids=str)
 def test_wherever_rows_live(put, words, classifier):
     X, y = words

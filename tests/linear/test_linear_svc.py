@@ -106,6 +106,24 @@ def test_intercept_as_a_general_minimiser_finds_it(request, shape, C):
     np.testing.assert_allclose(model.intercept_[0], found.x[-1], atol=1e-3)
 
 
+@pytest.mark.parametrize("C", [100.0, 1e4])
+@pytest.mark.parametrize("shape", [(520, 500), (40, 70)])
+def test_separated_rows_have_the_largest_margin(shape, C):
+    """L-BFGS ended at up to twice the minimum. The dual objective is never above it, and reaches it."""
+    rng = np.random.default_rng()
+    X = rng.normal(size=shape)
+    y = (X[:, 0] + rng.normal(size=len(X)) > 0).astype(int)
+    # A small tol, so that it ends at the minimum itself.
+    model = LinearSVC(C, standardize=False, tol=1e-11).fit(X, y)
+    assert model.converged_
+    t = 2.0 * y - 1
+    multipliers = 2 * C * np.clip(1 - t * model.decision_function(X), 0, None)
+    w = (multipliers * t) @ X
+    dual = multipliers.sum() - w @ w / 2 - multipliers @ multipliers / (4 * C)
+    assert (multipliers @ t) == pytest.approx(0, abs=1e-5 * multipliers.sum())
+    assert model.objective_[0] == pytest.approx(dual, rel=1e-4)
+
+
 @pytest.mark.parametrize("shape", ["tall", "wide"])
 def test_intercept_without_standardising(request, newton, shape):
     X, y = request.getfixturevalue(shape)

@@ -107,10 +107,11 @@ class ClusterICA(
     Attributes
     ----------
     components_ : array of shape (n_components_, n_features)
-        The filters, scaled so that the sources ``(X - mean_) @ components_.T`` have unit variance. Sorted
-        by decreasing ``kurtosis_``, sparsest source first; the largest entry of every column of ``mixing_``
-        is positive. Sources of almost the same kurtosis may change places from one fit to another: match
-        them to compare fits, as :func:`~clusterica.metrics.recovery_distance` does.
+        The filters, scaled so that the sources ``(X - mean_) @ components_.T`` have unit variance (divided
+        by n - 1, as in PCA; FastICA divides by n). Sorted by decreasing ``kurtosis_``, sparsest source first;
+        the largest entry of every column of ``mixing_`` is positive. Sources of almost the same kurtosis may
+        change places from one fit to another: match them to compare fits, as
+        :func:`~clusterica.metrics.recovery_distance` does.
     mixing_ : array of shape (n_features, n_components_)
         The columns :math:`T^{-1} c` of A, in the same order and scale. With refine it is the pseudo-inverse
         of ``components_``, and also for orthogonal centroids, as many as the white data has dimensions, and

@@ -52,7 +52,8 @@ def cluster_ica(
     -------
     Separation
         ``K, W, S``, where ``S = W @ K @ (X - mean)`` has unit variance, the mean being that of every signal;
-        ``S = W @ (X - mean)`` if ``whiten=False``. Sparsest source first.
+        ``S = W @ (X - mean)`` if ``whiten=False``. Variances are divided by n - 1, those of picard by n.
+        Sparsest source first.
 
     Examples
     --------

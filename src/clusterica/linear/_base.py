@@ -166,6 +166,8 @@ class LinearClassifier(AccuracyMixin, CallbackSupportMixin, ClassifierMixin, Est
                 "scale sample_weight"
             )
         kind = _solver_kind(rows, search=given is None)
+        if self._hinge and given is not None and _all_but_separates(rows, given):
+            kind = NewtonSolver
         problem = self._problem(rows, codes, weights)
         try:
             solver: Solver = kind(problem)
@@ -250,7 +252,8 @@ class LinearClassifier(AccuracyMixin, CallbackSupportMixin, ClassifierMixin, Est
         """Return weights times class weights, divided by the largest, and their sum before division."""
         self._check_two_classes(codes[weights > 0])
         if self.class_weight is not None:
-            counted = weights > 0  # scikit-learn would divide by zero for a class without weight
+            # "balanced" would divide by zero for a class without weight; a dict may name such a class.
+            counted = weights > 0 if isinstance(self.class_weight, str) else weights >= 0
             present = np.unique(codes[counted])
             of_classes = np.zeros(len(self.classes_))
             of_classes[present] = compute_class_weight(
@@ -415,3 +418,16 @@ def _solver_kind(
     if n <= max(d, _FEW_ROWS) and NewtonSolver.memory(n) <= rows.place.memory:
         return NewtonSolver
     return LBFGSSolver
+
+
+def _all_but_separates(rows: Rows, strength: float) -> bool:
+    """Return whether the hinge is all but a constraint, and Newton's method can afford to meet it.
+
+    With fewer than two rows a feature, classes can be separated. Then few rows are active, and their
+    curvature is not that of all rows, by which L-BFGS steps and estimates its gap. On 600 x 500 normal rows
+    of three classes 300 steps of it end 5e-6 above the minimum at a strength of 1e3, 3 % above at 1e4 and at
+    nearly three times the minimum at 1e8, which it takes for converged. Newton's method needs as long there,
+    and 6 seconds for 2000 x 1500 rows.
+    """
+    few = rows.n_rows <= min(2 * rows.n_features, 2000)
+    return strength >= 1e4 and few and NewtonSolver.memory(rows.n_rows) <= rows.place.memory

@@ -89,7 +89,8 @@ class LinearSVC(LinearClassifier):
         By how much of itself (or of a millionth of C times the sum of all weights, if that is more) each
         objective may still fall: the estimate of the solver, by the curvature learned on the way, plus what
         the rounding of ``coef_`` and ``intercept_`` to the dtype of X adds. The estimate may be too low, the
-        more the larger C times the sum of all weights is and the more collinear features are.
+        more the larger C times the sum of all weights is and the more collinear features are; far too low
+        where L-BFGS separates all rows.
     converged_ : bool
         Whether all gaps are at most tol, plus 64 times the precision of the dtype (8e-6 for float32).
     n_features_in_ : int
@@ -108,9 +109,11 @@ class LinearSVC(LinearClassifier):
 
     - L-BFGS solves all classes together, each with its own step lengths. It is preconditioned by the Gram
       matrix of a sample of the rows.
-    - Newton's method is used for fewer rows than features, or at most 500 rows. It solves for coefficients
-      of the rows, from their Gram matrix, or for the weights where that matrix is singular. Up to 5,000
-      rows the matrix is moved to the host, whose cores solve many small systems faster than a GPU.
+    - Newton's method is used for fewer rows than features, or at most 500 rows; with a C of your own of 1e4
+      over the sum of all weights or more, also for at most 2,000 rows and two rows a feature, where L-BFGS
+      would end far from the minimum. It solves for coefficients of the rows, from their Gram matrix, or for
+      the weights where that matrix is singular. Up to 5,000 rows the matrix is moved to the host, whose
+      cores solve many small systems faster than a GPU.
     - A search for C on a GPU, for 500 to 6,000 rows or fewer rows than features, rotates the rows to their
       principal coordinates once. There L-BFGS has a diagonal preconditioner for every C and solves all
       folds together. These solves do not read the rows again, so their iterations are not passes.

@@ -170,6 +170,15 @@ def checks(accuracies: Mapping[str, float]) -> list[Check]:
         *reached_checks([m for m in own[2:] if m.codes or m.measure == "energy"], accuracies),
         *network_checks(accuracies, own),
         *(
+            Check(
+                f"{name}: worse than one layer, 1600 maps here",
+                accuracies[name] < few,
+                f"{accuracies[name]:.1f} % against {few:.1f} %",
+            )
+            for name in ("2 layers, single field", "2 layers, random fields")
+            if name in accuracies
+        ),
+        *(
             reached(f"by any row here, the paper's figure of “{name}”", quoted, accuracies)
             for name, quoted in QUOTED.items()
         ),
