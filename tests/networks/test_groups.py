@@ -121,7 +121,9 @@ def test_more_groups_than_seeds_are_refused(rng):
 def test_too_many_inputs_to_whiten_together(rng):
     with (
         config_context(memory="1MiB"),
-        pytest.raises(ValueError, match="300 inputs together takes about 3 MiB.*method='pairwise'"),
+        pytest.raises(
+            ValueError, match=r"300 inputs together takes about 3 MiB.*method='pairwise'"
+        ),
     ):
         DependencyGroups(4).fit(rng.normal(size=(50, 300)))
 

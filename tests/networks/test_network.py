@@ -179,7 +179,9 @@ def test_features_are_those_of_slow_loops(images, plain_transform, encoder, pool
     """Two layers, patch by patch in float64; strides, overlapping groups, mirror images and powers."""
     shared = {"encoder": encoder, "pooling": pooling, "n_patches": 1500}
     first = Layer(5, patch_size=3, stride=1, pool_size=2, fields=[[0, 2], [1]], **shared)
-    second = Layer(4, patch_size=2, stride=2, pool_size=2, fields=[[0, 1, 5], [1, 4], [3]], **shared)
+    second = Layer(
+        4, patch_size=2, stride=2, pool_size=2, fields=[[0, 1, 5], [1, 4], [3]], **shared
+    )
     settings = {"grid": grid, "mirror": pooling == "max", "power": 0.5 if pooling == "l2" else 1.0}
     model = FeatureNetwork([first, second], random_state=0, **settings).fit(images)
     found, expected = model.transform(images[:3]), plain_transform(model, images[:3])
@@ -219,7 +221,10 @@ def test_maps_of_dark_images_raise_no_warning(rng):
     ("second", "message"),
     [
         (Layer(4, patch_size=2, fields=[[0, 99]]), "indices from 0 to 15"),
-        (Layer(4, patch_size=2, fields=DependencyGroups(4, n_groups=17)), "more than the 16 inputs"),
+        (
+            Layer(4, patch_size=2, fields=DependencyGroups(4, n_groups=17)),
+            "more than the 16 inputs",
+        ),
         (Layer(0), "n_filters"),
         (Layer(4, patch_size=2, encoder="none"), "encoder='none' is not known"),
     ],

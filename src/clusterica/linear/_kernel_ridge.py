@@ -347,7 +347,7 @@ class KernelRidgeClassifier(AccuracyMixin, ClassifierMixin, Estimator):
             mean, deviation = here(xp.mean(F, axis=0)), here(xp.std(F, axis=0))
             # A constant feature has no scale: it stays 0. Its deviation is the rounding of the mean, by which
             # a new row with another value would be as far from all training rows as floats go.
-            varies = here(xp.any(F != F[:1, :], axis=0))
+            varies = here(xp.any(F[:1, :] != F, axis=0))
             xp = namespace_of(mean)
             varies = varies & (deviation > 0)
             scale = xp.where(varies, 1 / xp.where(varies, deviation, 1.0), 0.0)

@@ -233,8 +233,8 @@ def _check_memory(d: int, budget: int) -> None:
     if 32 * d * d > budget:
         raise ValueError(
             f"whitening {d} inputs together takes about {32 * d * d / 2**20:.0f} MiB, over the "
-            f"{budget / 2**20:.0f} MiB that it may take; use method='pairwise', which takes little memory, or "
-            "raise that with clusterica.config_context(memory=...)"
+            f"{budget / 2**20:.0f} MiB that it may take; use method='pairwise', which takes little memory, "
+            "or raise that with clusterica.config_context(memory=...)"
         )
 
 
