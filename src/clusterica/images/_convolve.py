@@ -358,13 +358,13 @@ def encode_images(
     features = images.home.empty((images.n_images, int(ends[-1])))
     inbox = None if images.place.is_numpy else Inbox(features)
     # Ops state their memory for rows: here a row is a patch.
-    row_bytes, split_bytes = 0, 0
-    for coder, group in zip(coders, groups or [None] * len(coders), strict=True):
-        n_channels = images.n_channels if group is None else len(group)
+    channels = [images.n_channels] * len(coders) if groups is None else list(map(len, groups))
+    split_bytes = 0 if groups is None else 4 * sum(channels)
+    row_bytes = 0
+    for coder, n_channels in zip(coders, channels, strict=True):
         n_features = shape.patch_size**2 * n_channels
         row = Row(n_features, 4, 4 * n_features, images.place.is_numpy)
         row_bytes = max(row_bytes, row_bytes_of(coder.features, row, ()))
-        split_bytes += 0 if group is None else 4 * n_channels
     plans = {
         part.start: _plan(images, part, shape, row_bytes, int(ends[-1]), threads, split_bytes)
         for part in images.parts

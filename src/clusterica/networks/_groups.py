@@ -59,8 +59,8 @@ class DependencyGroups(Estimator):
     method : {"auto", "exact", "pairwise"}, default="auto"
         How energy correlations are computed. "exact" whitens all inputs together, which takes
         ``32 * n_features**2`` bytes. "pairwise" whitens each seed and input by themselves, which takes
-        little memory for any number of inputs and finds nearly the same groups. "auto" is exact up to
-        10,000 inputs.
+        little memory for any number of inputs. Of 800 maps of CIFAR-10 its groups of 200 have 80 % of the
+        inputs of the exact ones, groups of 50 have 72 %. "auto" is exact up to 10,000 inputs.
     random_state : int, Generator, RandomState or None, default=None
         Draws the seeds.
 
