@@ -234,6 +234,18 @@ def test_constant_features_count_for_nothing(data):
     np.testing.assert_allclose(again, D, atol=1e-9)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_constant_that_is_not_its_own_mean_counts_for_nothing(data, dtype):
+    """The mean of many 0.1 is not 0.1: a new row with another value was infinitely far from all others."""
+    X, y = data
+    X = np.concatenate([X, np.full((90, 1), 0.1)], axis=1).astype(dtype)
+    for kernel in ("linear", "rbf"):
+        model = KernelRidgeClassifier(kernel, alpha=0.5, gamma=0.01).fit(X, y)
+        other = X.copy()
+        other[:, -1] = 0.3
+        np.testing.assert_array_equal(model.decision_function(other), model.decision_function(X))
+
+
 @pytest.mark.parametrize(
     ("features", "message"),
     [

@@ -305,6 +305,13 @@ def test_wrong_parts_are_refused(model, words):
         model.fit(X, Y)
 
 
+def test_best_with_few_filters_has_as_many_groups_as_maps():
+    member = make_classifier("best", (32, 32, 3), n_filters=10).members[1]
+    first, second = member.networks[0].layers
+    assert second.fields.n_groups == first.n_maps_out(3) == 20
+    second.check_fields(20)
+
+
 def test_wrong_recipes_are_refused():
     with pytest.raises(ValueError, match="the recipes are fast, accurate, best"):
         make_classifier("fastest")

@@ -116,3 +116,47 @@ def test_constant_inputs_are_covered(rng):
 def test_more_groups_than_seeds_are_refused(rng):
     with pytest.raises(ValueError, match=r"n_groups=9 is more than the 8 inputs"):
         DependencyGroups(2, n_groups=9).fit(rng.normal(size=(50, 8)))
+
+
+def test_too_many_inputs_to_whiten_together(rng):
+    with (
+        config_context(memory="1MiB"),
+        pytest.raises(
+            ValueError, match=r"300 inputs together takes about 3 MiB.*method='pairwise'"
+        ),
+    ):
+        DependencyGroups(4).fit(rng.normal(size=(50, 300)))
+
+
+@pytest.mark.parametrize("measure", ["energy", "correlation"])
+@pytest.mark.parametrize("method", ["exact", "pairwise"])
+def test_dependency_is_that_of_the_formula(rng, method, measure):
+    """Correlations of squares after whitening together or in pairs, with means measured, as eps needs it."""
+
+    def squares_of_white(X):
+        values, vectors = np.linalg.eigh(np.cov(X.T, ddof=0))
+        whiten = vectors / np.sqrt(values + 0.01 * values.mean()) @ vectors.T
+        return ((X - X.mean(axis=0)) @ whiten) ** 2
+
+    X, _ = grouped_inputs(rng, n=3000, n_groups=3, size=4, correlation=0.4)
+    X = X * rng.uniform(0.1, 10, size=12) + rng.normal(size=12)
+    model = DependencyGroups(5, measure=measure, method=method, random_state=0).fit(X)
+    U = X / X.std(axis=0)
+    pairs = [[squares_of_white(U[:, [j, k]]) for k in range(12) if k != j] for j in range(12)]
+    for group, found in zip(model.groups_, model.dependency_, strict=True):
+        if measure == "correlation":
+            d = np.abs(np.corrcoef(X.T)[group[0]])
+        elif method == "exact":
+            d = np.corrcoef(squares_of_white(X).T)[group[0]]
+        else:
+            d = np.insert([np.corrcoef(E.T)[0, 1] for E in pairs[group[0]]], group[0], 1)
+        d[group[0]] = 2
+        assert set(group) == set(np.argsort(-d)[:5])
+        np.testing.assert_allclose(found[1:], d[group[1:]], atol=1e-4)
+
+
+@pytest.mark.parametrize("method", ["exact", "pairwise"])
+def test_independent_inputs_score_zero(rng, method):
+    model = DependencyGroups(11, method=method, random_state=0).fit(rng.laplace(size=(50_000, 12)))
+    found = np.concatenate([values[1:] for values in model.dependency_])
+    assert np.abs(found).max() < 6 / np.sqrt(50_000)

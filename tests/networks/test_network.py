@@ -167,5 +167,76 @@ def test_other_bad_input(images):
 
 def test_too_little_disk(images, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda folder: type("Usage", (), {"free": 10}))
+    monkeypatch.setattr(Layer, "_learn", lambda *_: pytest.fail("a layer was learned"))
     with config_context(memory="64KiB"), pytest.raises(OSError, match="lower n_patches"):
         network().fit(images)
+
+
+@pytest.mark.parametrize("grid", [(2, 2), [(1, 1), (3, 2)]], ids=str)
+@pytest.mark.parametrize("pooling", ["sum", "mean", "max", "l2"])
+@pytest.mark.parametrize("encoder", ["soft-threshold", "triangle", "sigmoid", "hard"])
+def test_features_are_those_of_slow_loops(images, plain_transform, encoder, pooling, grid):
+    """Two layers, patch by patch in float64; strides, overlapping groups, mirror images and powers."""
+    shared = {"encoder": encoder, "pooling": pooling, "n_patches": 1500}
+    first = Layer(5, patch_size=3, stride=1, pool_size=2, fields=[[0, 2], [1]], **shared)
+    second = Layer(
+        4, patch_size=2, stride=2, pool_size=2, fields=[[0, 1, 5], [1, 4], [3]], **shared
+    )
+    settings = {"grid": grid, "mirror": pooling == "max", "power": 0.5 if pooling == "l2" else 1.0}
+    model = FeatureNetwork([first, second], random_state=0, **settings).fit(images)
+    found, expected = model.transform(images[:3]), plain_transform(model, images[:3])
+    if encoder == "hard":  # a patch between two atoms may go to either
+        assert (np.abs(found - expected) > 1e-3 * expected.max()).mean() < 0.02
+    else:
+        np.testing.assert_allclose(found, expected, atol=3e-4 * expected.max())
+
+
+def test_groups_are_gathered_alike_on_threads_and_devices(images):
+    """Compiled code gathers the maps of a group in cache, others copy them: features are the same."""
+    pytest.importorskip("torch")
+    model = network().fit(images)
+    expected = model.transform(images)
+    with config_context(threads=3, memory="1MiB"):
+        np.testing.assert_array_equal(model.transform(images), expected)
+    with config_context(device="cpu"):
+        found = model.transform(images)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4 * expected.max())
+    single = np.concatenate([model.transform(one[None]) for one in images[:5]])
+    np.testing.assert_allclose(single, expected[:5], rtol=1e-5, atol=1e-6 * expected.max())
+
+
+def test_maps_of_dark_images_raise_no_warning(rng):
+    """Maps have no nominal range: only images are compared with those in fit, and all of them at once."""
+    images = rng.integers(0, 256, size=(60, 12, 12)).astype(np.uint8)
+    model = network().fit(images)
+    images[:30] //= 200
+    with config_context(memory="64KiB"):
+        model.transform(images)
+    model.transform(images[:1] + 2)
+    with pytest.warns(UserWarning, match="give both in the same range"):
+        model.transform(images[40:] / 255)
+
+
+@pytest.mark.parametrize(
+    ("second", "message"),
+    [
+        (Layer(4, patch_size=2, fields=[[0, 99]]), "indices from 0 to 15"),
+        (
+            Layer(4, patch_size=2, fields=DependencyGroups(4, n_groups=17)),
+            "more than the 16 inputs",
+        ),
+        (Layer(0), "n_filters"),
+        (Layer(4, patch_size=2, encoder="none"), "encoder='none' is not known"),
+    ],
+    ids=str,
+)
+def test_wrong_layers_are_refused_before_any_is_learned(images, monkeypatch, second, message):
+    monkeypatch.setattr(Layer, "_learn", lambda *_: pytest.fail("a layer was learned"))
+    with pytest.raises(ValueError, match=message):
+        FeatureNetwork([Layer(8, **SMALL), second]).fit(images)
+
+
+def test_maps_with_too_few_channels(images):
+    layer = Layer(4, fields=[[0, 2], [1]], random_state=0, **SMALL).fit(images)
+    with pytest.raises(ValueError, match="X has 2 channels, and a group has channel 2"):
+        layer.transform(images[..., :2])

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sklearn.feature_extraction.image import extract_patches_2d
 
 from clusterica.ops.cpu import encode
-from clusterica.ops.cpu.encode import Code, Filters, pooled_codes
+from clusterica.ops.cpu.encode import Code, Filters, pooled_codes, split_channels
 from clusterica.ops.patch import CellPooling, grid_cells, make_tiling, pool
 
 every_code = pytest.mark.parametrize("code", Code, ids=lambda code: code.name)
@@ -164,3 +164,12 @@ def test_ties_go_to_the_first_filter():
         images, filters, grid_cells((1, 1), [(1, 1)]), **settings, pooling=CellPooling.SUM
     )
     np.testing.assert_array_equal(found[0], np.eye(20)[0])
+
+
+def test_channels_of_groups(rng):
+    """Copies of the channels of each group; a channel may be in several."""
+    images = rng.normal(size=(4, 5, 6, 7)).astype(np.float32)
+    groups = [np.array([6, 0, 2]), np.array([2]), np.arange(7)]
+    for found, group in zip(split_channels(images, groups), groups, strict=True):
+        np.testing.assert_array_equal(found, images[..., group])
+        assert found.flags.c_contiguous

@@ -35,7 +35,7 @@ from clusterica.arrays import (
 from clusterica.images._bank import Bank, Box, is_ours, stages
 from clusterica.images._source import Block, Images, Part
 from clusterica.ops.code import center
-from clusterica.ops.cpu.encode import Code, Filters, pooled_codes
+from clusterica.ops.cpu.encode import Code, Filters, pooled_codes, split_channels
 from clusterica.ops.linalg import row_energies
 from clusterica.ops.patch import (
     Cell,
@@ -211,12 +211,10 @@ class Fused:
 
     threaded = True
 
-    def __init__(
-        self, bank: Bank, code: Code, alpha: float, shape: Shape, group: np.ndarray | None
-    ) -> None:
+    def __init__(self, bank: Bank, code: Code, alpha: float, shape: Shape) -> None:
         self._filters = fused_filters(bank, code)
         self._eps = None if bank.normalizer is None else bank.normalizer.eps_
-        self._code, self._alpha, self._shape, self._group = code, alpha, shape, group
+        self._code, self._alpha, self._shape = code, alpha, shape
 
     @working_memory(lambda self, row: 0)  # a tile for each thread, whatever the number of patches
     def features(self, images: np.ndarray, cells: Sequence[Cell], band: int) -> Encoded:
@@ -231,7 +229,6 @@ class Fused:
             code=self._code,
             alpha=self._alpha,
             pooling=self._shape.pooling,
-            channels=self._group,
         )
         return Encoded(values, 0)
 
@@ -273,48 +270,20 @@ class FusedOnGpu:
         return Encoded(values, 0)
 
 
-class OfGroup:
-    """A coder that is given some channels of the images, copied for each block."""
-
-    def __init__(self, coder: Staged | Rectified | FusedOnGpu, group: np.ndarray) -> None:
-        self._coder, self._group, self.threaded = coder, group, coder.threaded
-
-    # Those of the coder, and the channels, of which a place has one each.
-    @working_memory(
-        lambda self, row: row_bytes_of(self._coder.features, row, ()) + 4 * len(self._group)
-    )
-    def features(self, images: Array, cells: Sequence[Cell], band: int) -> Encoded:
-        """Return the features of a block of images."""
-        return self._coder.features(take(images, self._group, axis=3), cells, band)
-
-
-Coder = Staged | Rectified | Fused | FusedOnGpu | OfGroup
+Coder = Staged | Rectified | Fused | FusedOnGpu
 # Codes that FusedOnGpu computes; that of the nearest atom is left to the staged coder.
 _CODES_ON_GPU = (Code.POSITIVE, Code.BOTH_SIGNS, Code.SIGMOID, Code.TRIANGLE)
 
 
-def make_coder(
-    bank: Bank, place: Place, shape: Shape, group: np.ndarray | None = None
-) -> Coder:
-    """Return the compiled coder where there is one for these steps and this data, else the staged one.
-
-    It sees the channels of the images that ``group`` has, all if that is None.
-    """
+def make_coder(bank: Bank, place: Place, shape: Shape) -> Coder:
+    """Return the compiled coder where there is one for these steps and this data, else the staged one."""
     # An encoder of the user's own need not have a compiled form.
     fused = bank.encoder.compiled_form() if hasattr(bank.encoder, "compiled_form") else None
-    if fused is not None and bank.is_plain and place.is_numpy:
-        return Fused(bank, *fused, shape, group)
-    coder = _uncompiled(bank, place, shape, fused)
-    return coder if group is None else OfGroup(coder, group)
-
-
-def _uncompiled(
-    bank: Bank, place: Place, shape: Shape, fused: tuple[Code, float] | None
-) -> Staged | Rectified | FusedOnGpu:
-    """Return a coder that takes all channels: tensor operations, or kernels of a GPU."""
     if fused is None or not bank.is_plain:
         return Staged(bank, place, shape)
     code, alpha = fused
+    if place.is_numpy:
+        return Fused(bank, code, alpha, shape)
     sums = shape.pooling in (CellPooling.SUM, CellPooling.MEAN)
     rectified = sums and code in (Code.BOTH_SIGNS, Code.POSITIVE)
     plain = Rectified(bank, code, alpha, place, shape) if rectified else Staged(bank, place, shape)
@@ -343,9 +312,10 @@ def fused_filters(bank: Bank, code: Code) -> Filters:
 
 # --- All blocks -------------------------------------------------------------------------------------
 
-# Bytes of the images of a block that several groups of channels read in turn: 8 images of 9 x 9 places and
-# 3,200 maps. Of 100 such images each group takes 39 µs an image to gather its maps, of these 10.
-_CACHED = 2**23
+# Bytes of the channels of groups that are written and read again, of a block: 13 images of 9 x 9 places with
+# 3,200 maps in 32 groups of 200. With 2**22, 2**23, 2**24 and 2**25 an image and group take 241, 197, 175
+# and 162 µs (CPU time, one busy core): each block costs a call for every group.
+_CACHED = 2**25
 
 
 class Plan(NamedTuple):
@@ -354,10 +324,6 @@ class Plan(NamedTuple):
     n_images: int
     band: int
 
-    def of_at_most(self, n_images: int) -> Plan:
-        """Return it with blocks of so many images at most, and one at least."""
-        return self._replace(n_images=max(1, min(self.n_images, n_images)))
-
 
 def encode_images(
     images: Images,
@@ -365,7 +331,7 @@ def encode_images(
     shape: Shape,
     n_codes: Sequence[int],
     *,
-    group_sizes: Sequence[int] | None = None,
+    groups: Sequence[np.ndarray] | None = None,
 ) -> Encoded:
     """Return the features of all images, float32, in the library and on the device of the images.
 
@@ -377,8 +343,8 @@ def encode_images(
     shape : Shape
     n_codes : sequence of int
         Number of codes of a patch, for every coder.
-    group_sizes : sequence of int, optional
-        Number of channels of each group, where coders have groups of channels; all then see the whole image.
+    groups : sequence of integer arrays, optional
+        Channels that each coder sees, of the whole image in place of a region.
 
     Returns
     -------
@@ -394,30 +360,24 @@ def encode_images(
     features = images.home.empty((images.n_images, int(ends[-1])))
     inbox = None if images.place.is_numpy else Inbox(features)
     # Ops state their memory for rows: here a row is a patch.
+    channels = [images.n_channels] * len(coders) if groups is None else list(map(len, groups))
+    split_bytes = 0 if groups is None else 4 * sum(channels)
     row_bytes = 0
-    for coder, n_channels in zip(
-        coders, group_sizes or [images.n_channels] * len(coders), strict=True
-    ):
+    for coder, n_channels in zip(coders, channels, strict=True):
         n_features = shape.patch_size**2 * n_channels
         row = Row(n_features, 4, 4 * n_features, images.place.is_numpy)
         row_bytes = max(row_bytes, row_bytes_of(coder.features, row, ()))
     plans = {
-        part.start: _plan(images, part, shape, row_bytes, int(ends[-1]), threads)
+        part.start: _plan(images, part, shape, row_bytes, int(ends[-1]), threads, split_bytes)
         for part in images.parts
     }
-    if group_sizes is not None and len(coders) > 1 and images.place.is_numpy:
-        # Every group reads all images of a block, so that these should stay in the last cache.
-        plans = {
-            part.start: plans[part.start].of_at_most(_CACHED // (4 * int(np.prod(part.shape))))
-            for part in images.parts
-        }
 
     def run(block: Block) -> int:
         pixels, (height, width, _) = block.load(), block.part.shape
         band, failed = plans[block.part.start].band, 0
-        for r, coder in enumerate(coders):
-            region = 0 if group_sizes is not None else r
-            top, left, down, across = shape.box(region, height, width)
+        parts = [pixels] * len(coders) if groups is None else _split(pixels, groups)
+        for r, (coder, pixels) in enumerate(zip(coders, parts, strict=True)):
+            top, left, down, across = shape.box(r if groups is None else 0, height, width)
             inside = pixels[:, top : top + down, left : left + across, :]
             cells = grid_cells(shape.places(down, across), shape.grids)
             with images.place.launching():
@@ -439,15 +399,30 @@ def encode_images(
     return Encoded(images.home.put(features), failed)
 
 
+def _split(pixels: Array, groups: Sequence[np.ndarray]) -> Sequence[Array]:
+    """Return the channels of every group; the pixels themselves where that is all of them."""
+    if len(groups) == 1 and np.array_equal(groups[0], np.arange(pixels.shape[3])):
+        return [pixels]
+    if isinstance(pixels, np.ndarray):
+        return split_channels(pixels, groups)
+    return [take(pixels, group, axis=3) for group in groups]
+
+
 def _plan(
-    images: Images, part: Part, shape: Shape, row_bytes: int, n_columns: int, threads: int
+    images: Images,
+    part: Part,
+    shape: Shape,
+    row_bytes: int,
+    n_columns: int,
+    threads: int,
+    split_bytes: int,
 ) -> Plan:
     """Return blocks that fit the memory budget, and that divide well among the threads."""
     height, width, channels = part.shape
     down, across = shape.places(height, width)
     # One block waits while the threads work, as in the walk over rows; a device has one block at a time.
     budget = images.place.memory // (threads + 1 if images.place.is_numpy else 1)
-    pixels = 4 * height * width * channels
+    pixels = (4 * channels + split_bytes) * height * width
     image_bytes = pixels + 4 * n_columns + down * across * row_bytes
     most = budget // image_bytes
     if most == 0:  # an image at a time, and of that a band of rows of patches
@@ -459,4 +434,7 @@ def _plan(
         # a block costs more to hand out than to compute.
         even = ceil(images.n_images / (4 * threads))
         most = min(most, max(even, ceil(4096 / (down * across))))
+        # Channels of groups are written and soon read again: those of a few images stay in cache.
+        if split_bytes:
+            most = max(1, min(most, _CACHED // pixels))
     return Plan(most, down)

@@ -80,7 +80,7 @@ class GroupFeatures:
             self._coders_at(images),
             self._shape,
             self.n_codes,
-            group_sizes=[len(group) for group in self._groups],
+            groups=self._groups,
         )
         if n_failed:
             self._features[0].encoder_.warn_not_converged(n_failed)
@@ -114,11 +114,5 @@ class GroupFeatures:
         place = images.place
         key = place.name, place.is_numpy  # a tensor of the host is worked on by other coders
         if key not in self._coders:
-            everything = np.arange(images.n_channels)
-            self._coders[key] = [
-                make_coder(
-                    bank, place, self._shape, None if np.array_equal(group, everything) else group
-                )
-                for bank, group in zip(self._banks, self._groups, strict=True)
-            ]
+            self._coders[key] = [make_coder(bank, place, self._shape) for bank in self._banks]
         return self._coders[key]

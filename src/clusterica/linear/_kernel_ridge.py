@@ -357,9 +357,12 @@ class KernelRidgeClassifier(AccuracyMixin, ClassifierMixin, Estimator):
                 chosen = self._landmarks(len(X), Place(F).fit_memory)
             xp = namespace_of(F)
             mean, deviation = here(xp.mean(F, axis=0)), here(xp.std(F, axis=0))
+            # A constant feature has no scale: it stays 0. Its deviation is the rounding of the mean, by which
+            # a new row with another value would be as far from all training rows as floats go.
+            varies = here(xp.any(F[:1, :] != F, axis=0))
             xp = namespace_of(mean)
-            # A constant feature has no scale: it stays 0.
-            scale = xp.where(deviation > 0, 1 / xp.where(deviation > 0, deviation, 1.0), 0.0)
+            varies = varies & (deviation > 0)
+            scale = xp.where(varies, 1 / xp.where(varies, deviation, 1.0), 0.0)
             self._standards.append((to_host(mean), to_host(scale)))
             Z = (F - mean) * scale if self.standardize else F
             squares = squares + here(energies(Z))

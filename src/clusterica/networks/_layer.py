@@ -19,6 +19,7 @@ from clusterica.arrays import (
     fit_context,
     take,
 )
+from clusterica.encoders import make_encoder
 from clusterica.images import GroupFeatures, ImageFeatures
 from clusterica.networks._groups import DependencyGroups
 from clusterica.ops.patch import n_places
@@ -208,6 +209,27 @@ class Layer(Estimator):
         )
         return down, across
 
+    def check_fields(self, n_maps: int) -> None:
+        """Refuse fields that so many input maps do not have."""
+        if isinstance(self.fields, DependencyGroups):
+            self.fields.check_inputs(n_maps)
+        elif self.fields is not None:
+            self._by_hand(n_maps)
+
+    def n_maps_out(self, n_maps: int) -> int | None:
+        """Return the number of output maps for so many input maps, at most; None where only fit knows it."""
+        if isinstance(self.encoder, str) and self.encoder.startswith("transform"):
+            return None  # the transform of a learner need not say how many codes it gives
+        n_codes = int(make_encoder(self.encoder).n_features_out(self.n_filters))
+        fields = self.fields
+        if fields is None:
+            return n_codes
+        if not isinstance(fields, DependencyGroups):
+            return n_codes * len(fields)
+        if fields.measure == "all" or n_maps <= fields.size:
+            return n_codes
+        return None if fields.n_groups is None else n_codes * fields.n_groups
+
     def _groups(self, X: Any, rng: np.random.Generator) -> list[np.ndarray]:
         n_maps = int(X.shape[3])
         if self.fields is None:
@@ -222,6 +244,10 @@ class Layer(Estimator):
             chosen = np.sort(rng.choice(n, size=min(n, 100_000), replace=False))
             # All maps at some positions: a row for each.
             return list(fields.fit(take(X.reshape(n, n_maps), chosen)).groups_)
+        return self._by_hand(n_maps)
+
+    def _by_hand(self, n_maps: int) -> list[np.ndarray]:
+        """Return the groups that the user gave."""
         # Sorted, so that the ends show whether all indices are valid.
         groups = [np.unique(np.asarray(group, dtype=np.int64)) for group in self.fields]
         if not groups or any(len(g) == 0 or g[0] < 0 or g[-1] >= n_maps for g in groups):

@@ -146,25 +146,7 @@ class FeatureNetwork(
         _as_grids(self.grid)  # a wrong one is refused before hours are spent
         images = _as_images(X)
         layers = [clone(layer) for layer in self.layers]
-        height, width = int(images.shape[1]), int(images.shape[2])
-        # Rows without geometry are images of one pixel, with one patch and nothing to pool.
-        rows = height == width == 1
-        for i, layer in enumerate(layers):
-            if rows:
-                layer.set_params(patch_size=1, stride=1, pool_size=1)
-            if isinstance(layer.normalizer, str) and layer.normalizer == "auto" and (rows or i > 0):
-                # Maps have no nominal range as pixels do. The paper's constant is about this share of
-                # the variance of patches of photographs.
-                layer.set_params(normalizer=ContrastNormalizer("1%"))
-            cells = layer.cells(height, width)
-            if min(cells) < 1:
-                raise ValueError(
-                    f"the input of layer {i + 1} is {height} x {width}, smaller than its "
-                    f"patch_size={layer.patch_size}; use smaller patches, a smaller pool_size or stride "
-                    "in the layers before, or larger images"
-                )
-            # What this layer returns is what the next one sees.
-            height, width = cells
+        self._prepare(layers, images)
         rng = as_generator(self.random_state)
         # Layers have seeds of their own, drawn in turn, so that a layer does not depend on those after it.
         progress = fit_progress(self, len(layers), X=X)
@@ -278,6 +260,60 @@ class FeatureNetwork(
             height, width = self.layers_[i].places(*before[:2])
         return [(min(down, height), min(across, width)) for down, across in _as_grids(self.grid)]
 
+    def _prepare(self, layers: list[Layer], images: Any) -> None:
+        """Set what depends on the kind of input, and refuse what a layer would refuse hours later."""
+        height, width = int(images.shape[1]), int(images.shape[2])
+        n_maps: int | None = int(images.shape[3])
+        # Rows without geometry are images of one pixel, with one patch and nothing to pool.
+        rows = height == width == 1
+        for i, layer in enumerate(layers):
+            layer._validate_params()
+            if rows:
+                layer.set_params(patch_size=1, stride=1, pool_size=1)
+            if isinstance(layer.normalizer, str) and layer.normalizer == "auto" and (rows or i > 0):
+                # Maps have no nominal range as pixels do. The paper's constant is about this share of
+                # the variance of patches of photographs.
+                layer.set_params(normalizer=ContrastNormalizer("1%"))
+            cells = layer.cells(height, width)
+            if min(cells) < 1:
+                raise ValueError(
+                    f"the input of layer {i + 1} is {height} x {width}, smaller than its "
+                    f"patch_size={layer.patch_size}; use smaller patches, a smaller pool_size or stride "
+                    "in the layers before, or larger images"
+                )
+            if n_maps is not None:
+                layer.check_fields(n_maps)
+                n_maps = layer.n_maps_out(n_maps)
+            # What this layer returns is what the next one sees.
+            height, width = cells
+            if n_maps is not None and i + 1 < len(layers):
+                self._room(images, layers[i + 1], (height, width, n_maps), tempfile.gettempdir())
+
+    def _room(
+        self, images: Any, layer: Layer, shape: tuple[int, ...], folder: Path | str
+    ) -> tuple[int, bool]:
+        """Return of how many images the maps are needed, and whether they go to disk; refuse too many."""
+        on_cluster = engine_name(images) is not None
+        place = Place(None if on_cluster else images)
+        down, across = (max(1, n - layer.patch_size + 1) for n in shape[:2])
+        per_image = 4 * int(np.prod(shape))
+        # Half of the positions of an image: neighbouring patches overlap, and have much the same information.
+        n_images = min(len(images), -(-2 * layer.n_patches // (down * across)))
+        if not place.on_host:
+            # A block may take a sixteenth of the memory of a device (place.memory), so this is a quarter of
+            # it.
+            return max(1, min(n_images, 4 * place.memory // per_image)), False
+        needed = n_images * per_image
+        to_disk = needed > place.memory and not on_cluster
+        free = shutil.disk_usage(folder).free if to_disk else 0
+        if to_disk and needed > free:
+            raise OSError(
+                f"the maps to learn from take {needed / 2**30:.1f} GiB, more than the memory budget, and "
+                f"{folder} has {free / 2**30:.1f} GiB free; lower n_patches, raise the budget with "
+                "clusterica.config_context(memory=...), or set TMPDIR to a larger disk"
+            )
+        return n_images, to_disk
+
     def _inputs(
         self,
         images: Any,
@@ -289,38 +325,21 @@ class FeatureNetwork(
         """Return the maps that a layer is learned from, of as many images as its patches need."""
         if not learned:
             return images
-        height, width, n_maps = learned[-1].maps_shape_
-        on_cluster = engine_name(images) is not None
-        down, across = (max(1, n - layer.patch_size + 1) for n in (height, width))
-        place = Place(None if on_cluster else images)
-        per_image = 4 * height * width * n_maps
-        # Half of the positions of an image: neighbouring patches overlap, and have much the same information.
-        n_images = min(len(images), -(-2 * layer.n_patches // (down * across)))
-        if not place.on_host:
-            # A block may take a sixteenth of the memory of a device (place.memory), so this is a quarter of
-            # it.
-            n_images = max(1, min(n_images, 4 * place.memory // per_image))
+        n_images, to_disk = self._room(images, layer, learned[-1].maps_shape_, folder)
         chosen = np.sort(rng.choice(len(images), size=n_images, replace=False))
         some = images if n_images == len(images) else take(images, chosen)
         encoders = [before.group_features() for before in learned]
         chunks = as_chunks(some)
+        shape = (n_images, *learned[-1].maps_shape_)
         if chunks is not None:
-            like = np.empty((1, height, width, n_maps), np.float32)
+            like = np.empty((1, *shape[1:]), np.float32)
             return map_chunks(_last_maps, chunks, learned, encoders, like=like, keep=True)
-        shape, needed = (n_images, height, width, n_maps), n_images * per_image
         maps: Any
-        if not place.on_host or needed <= place.memory:
-            maps = place.empty(shape)
-        else:
-            free = shutil.disk_usage(folder).free
-            if needed > free:
-                raise OSError(
-                    f"the maps to learn from take {needed / 2**30:.1f} GiB, more than the memory budget, and "
-                    f"{folder} has {free / 2**30:.1f} GiB free; lower n_patches, raise the budget with "
-                    "clusterica.config_context(memory=...), or set TMPDIR to a larger disk"
-                )
-            # On disk, where the patches of the next layer are drawn from as from memory.
+        if to_disk:
+            # Where the patches of the next layer are drawn from as from memory.
             maps = np.lib.format.open_memmap(folder / "maps.npy", "w+", np.float32, shape)
+        else:
+            maps = Place(images).empty(shape)
         for start, stop in self._cuts(some, learned):
             maps[start:stop, ...] = _last_maps(some[start:stop, ...], learned, encoders)
         return maps

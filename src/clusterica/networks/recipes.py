@@ -97,8 +97,8 @@ def make_classifier(
     if side >= 16:  # a second layer needs some maps to look at
         n_first = n_filters or 1600
         first = _first_layer(n_first, size, pool_size=5 if large else 3)
-        # Groups of 200 maps, as in Coates & Ng 2012.
-        groups = DependencyGroups(size=min(200, n_first), n_groups=32)
+        # Groups of 200 maps, as in Coates & Ng 2012; each filter gives two maps.
+        groups = DependencyGroups(size=min(200, n_first), n_groups=min(32, 2 * n_first))
         second = Layer(100, patch_size=2, pool_size=2, fields=groups, n_patches=50_000)
         members.append(_kernel([FeatureNetwork([first, second], power=0.5)], large, None))
     return Committee(members, random_state=random_state)

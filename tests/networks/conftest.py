@@ -1,6 +1,7 @@
 """A network of layers computed slowly: plain NumPy in float64, patch by patch, from what was learned."""
 
 import numpy as np
+import pytest
 
 PLAIN_POOLING = {
     "sum": lambda codes: codes.sum(axis=0),
@@ -73,10 +74,15 @@ def plain_features(network, image):
     return np.concatenate(found)
 
 
-def plain_transform(network, images):
-    """Return the features of images as the network should give them."""
-    features = np.array([plain_features(network, image) for image in images])
-    if network.mirror:
-        mirrored = np.array([plain_features(network, image[:, ::-1]) for image in images])
-        features = (features + mirrored) / 2
-    return features**network.power
+@pytest.fixture(scope="session")
+def plain_transform():
+    """A function that computes what a fitted network should give."""
+
+    def transform(network, images):
+        features = np.array([plain_features(network, image) for image in images])
+        if network.mirror:
+            mirrored = np.array([plain_features(network, image[:, ::-1]) for image in images])
+            features = (features + mirrored) / 2
+        return features**network.power
+
+    return transform
