@@ -31,7 +31,7 @@ import clusterica
 from clusterica.arrays import to_host
 
 # Cases of each test: with all tests a few hundred in `make test`, and over 10,000 in `make test-all`.
-CASES = {"quick": 8, "slow": 320}
+CASES = {"quick": 8, "slow": 400}
 
 PLACES = (
     "numpy",
