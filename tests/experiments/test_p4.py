@@ -6,7 +6,13 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 import clusterica
 from clusterica.experiments import Context, IncompleteError, run
-from clusterica.experiments._recognition import Constants, Labeled, inner_score, stl10
+from clusterica.experiments._recognition import (
+    Constants,
+    Labeled,
+    learn_and_encode,
+    score_unseen,
+    stl10,
+)
 from clusterica.experiments.xiao_zhu_zhao_2013 import table3
 from clusterica.experiments.xiao_zhu_zhao_2013._methods import (
     NAMES,
@@ -144,7 +150,7 @@ def test_table_3_runs_a_supervised_row_once_its_teacher_is_there(tmp_path, monke
             first, second = (maker.args[1] for maker in make[1])
             assert first != second == make[0].args[1]
         chosen = [len(make) - 1, 0]
-        return FoldScores([0.5, 0.6], chosen, [0.5, 0.6], [], [], relearned=supervised)
+        return FoldScores([0.5, 0.6], chosen, [0.5, 0.6], [], [])
 
     monkeypatch.setattr(table3, "score_folds", scored_without_work)
     monkeypatch.setattr(
@@ -248,8 +254,9 @@ def test_labels_that_features_have_seen_do_not_count(kind):
     features = Peeking().fit(images, labels).transform(images)
     assert LinearSVC(C="auto").fit(features, labels).validation_scores_.max() == 1
     found = Labeled(kind(images), labels)
-    assert inner_score(Peeking, found) < 0.5
-    assert inner_score(Peeking, found, n_scored=1) < 0.5
+    learn = learn_and_encode(Peeking, found)
+    assert score_unseen(learn, labels).accuracy < 0.5
+    assert score_unseen(learn, labels, n_scored=1).accuracy < 0.5
 
 
 def scored(accuracies):
@@ -344,12 +351,9 @@ def test_unmarked_bases_that_are_as_accurate_as_dead_ones():
     assert as_if_dead(scores, ["x"]) == ()
 
 
-@pytest.mark.parametrize(("relearned", "words"), [(True, "learns filters"), (False, "too high")])
-def test_what_filters_saw_of_the_labels(relearned, words):
-    assert words in labels_note(relearned)
-    assert ("for 1 of 3 parts" in labels_note(relearned, 1)) is relearned
-    assert "of 3 parts" not in labels_note(relearned)
-    assert not FoldScores([], [], [], [], []).relearned  # of files that do not say
+def test_what_filters_saw_of_the_labels():
+    assert "for 1 of 3 parts" in labels_note(1)
+    assert "of 3 parts" not in labels_note()
 
 
 def test_defaults_are_checked_on_all_rows():

@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import Pipeline
 
@@ -91,6 +93,7 @@ def evaluate(
     classifier: LinearSVC | None = None,
     mirrored: bool = False,
     readouts: bool = False,
+    supervised: bool = False,
 ) -> Score:
     """Learn filters from the training images, train a classifier on their features, score the test images.
 
@@ -107,10 +110,19 @@ def evaluate(
         and their mirror images, so that no image is in both parts.
     readouts : bool, default=False
         Whether to score nearest neighbours as well, and the last layer of a network alone.
+    supervised : bool, default=False
+        Whether features learn from the labels: C is then chosen on others, learned without the labels of the
+        images that choose it.
     """
     classifier = LinearSVC(C="auto", random_state=0) if classifier is None else classifier
     return _fit_and_score(
-        features, split, classifier, mirrored=mirrored, mirrored_test=False, readouts=readouts
+        features,
+        split,
+        classifier,
+        mirrored=mirrored,
+        mirrored_test=False,
+        readouts=readouts,
+        supervised=supervised,
     )[1]
 
 
@@ -135,12 +147,16 @@ class JointScore(NamedTuple):
 
 
 def evaluate_committee(
-    members: Sequence[ImageFeatures], split: Split, *, mirrored: bool = True
+    members: Sequence[ImageFeatures],
+    split: Split,
+    *,
+    mirrored: bool = True,
+    supervised: bool = False,
 ) -> JointScore:
     """Train a classifier for each kind of features, and classify by the sum of their decision functions.
 
     With ``mirrored``, classifiers are trained on mirror images as well, and decide on a test image together
-    with its mirror image.
+    with its mirror image. ``supervised`` is that of :func:`evaluate`.
     """
     judged = [
         _fit_and_score(
@@ -149,6 +165,7 @@ def evaluate_committee(
             LinearSVC(C="auto", random_state=0),
             mirrored=mirrored,
             mirrored_test=mirrored,
+            supervised=supervised,
         )
         for features in members
     ]
@@ -164,11 +181,15 @@ def _fit_and_score(
     mirrored: bool,
     mirrored_test: bool,
     readouts: bool = False,
+    supervised: bool = False,
 ) -> tuple[np.ndarray, Score]:
     """Fit features and classifier; return the decisions on the test images, and the score."""
     train, test = split.train, split.test
     memory = PeakMemory(train.images)
-    if mirrored:
+    if supervised:
+        learn_again = learn_and_encode(partial(clone, features), train, mirrored=mirrored)
+        classifier.set_params(C=score_unseen(learn_again, train.labels, n_scored=1).C)
+    elif mirrored:
         # An image and its mirror image are held out together: else validation would be too easy.
         classifier.set_params(validation=np.tile(a_fifth(len(train.labels)), 2))
     with _clock(train.images) as learn:
@@ -360,32 +381,64 @@ N_INNER = 3
 """Parts of the training images by which settings of supervised methods are chosen."""
 
 
-def inner_score(
-    new: Callable[[], ImageFeatures], train: Labeled, *, n_scored: int = N_INNER
-) -> float:
-    """Return the accuracy in a cross-validation with features and classifier learned anew for every part.
+class Unseen(NamedTuple):
+    """An accuracy on images whose labels nothing has seen, and the C that gave it."""
+
+    accuracy: float
+    C: float
+
+
+def score_unseen(
+    learn: Callable[[np.ndarray], Any], labels: np.ndarray, *, n_scored: int = N_INNER
+) -> Unseen:
+    """Choose C in a cross-validation with features and classifier learned anew for every part.
 
     For features that learn from labels: rows that are held out from the classifier alone have been seen.
+
+    Parameters
+    ----------
+    learn : callable
+        Learns features from the training images with some numbers, and returns those of all training images;
+        those of their mirror images may follow.
+    labels : ndarray
+        Of all training images.
+    n_scored : int, default=3
+        How many of the three parts are scored; each has its share of every class.
+    """
+    found = []
+    parts = StratifiedKFold(N_INNER, shuffle=True, random_state=0)
+    for rest, held in islice(parts.split(labels, labels), n_scored):
+        X = learn(rest)
+        copies = X.shape[0] // len(labels)
+        mask = np.zeros(len(labels), dtype=bool)
+        mask[held] = True
+        classifier = LinearSVC(C="auto", validation=np.tile(mask, copies), random_state=0)
+        classifier.fit(X, np.tile(labels, copies))
+        found.append((float(classifier.validation_scores_.max()), classifier.C_))
+    accuracies, strengths = np.transpose(found)
+    return Unseen(float(accuracies.mean()), float(np.exp(np.log(strengths).mean())))
+
+
+def learn_and_encode(
+    new: Callable[[], Any], train: Labeled, *, mirrored: bool = False
+) -> Callable[[np.ndarray], Any]:
+    """Return what `score_unseen` calls: it learns from some images, and encodes all.
 
     Parameters
     ----------
     new : callable
         Returns unfitted features.
     train : Labeled
-        The images, an array or a list, with labels.
-    n_scored : int, default=3
-        How many of the three parts are scored; each has its share of every class.
+        All training images, an array or a list, with labels.
+    mirrored : bool, default=False
+        Whether mirror images follow the images.
     """
-    right, truth = [], train.labels
-    parts = StratifiedKFold(N_INNER, shuffle=True, random_state=0)
-    for rest, held in islice(parts.split(np.zeros(len(truth)), truth), n_scored):
-        images, images_held = (rows_of(train.images, chosen) for chosen in (rest, held))
-        features = new().fit(images, train.labels[rest])
-        classifier = LinearSVC(C="auto", random_state=0)
-        classifier.fit(features.transform(images), train.labels[rest])
-        predicted = to_host(classifier.predict(features.transform(images_held)))
-        right.append(predicted == train.labels[held])
-    return float(np.mean(np.concatenate(right)))
+
+    def learn(some: np.ndarray) -> Any:
+        features = new().fit(rows_of(train.images, some), train.labels[some])
+        return encode_training(features, train, mirrored=mirrored)[0]
+
+    return learn
 
 
 def hold_out(train: Labeled, seed: int) -> Split:

@@ -203,24 +203,18 @@ def slow_words(rows: Collection[str]) -> str:
     return f"KICA and KSR{white}"
 
 
-def labels_note(relearned: bool, n_scored: int = N_INNER) -> str:
-    """Return what supervised methods see of the labels; whether validation learned their filters anew.
+def labels_note(n_scored: int = N_INNER) -> str:
+    """Return what supervised methods see of the labels.
 
-    ``n_scored`` is for how many of the parts of the training images it did so.
+    ``n_scored`` is for how many of the parts of the training images validation learns filters anew.
     """
-    note = (
+    some = "" if n_scored == N_INNER else f", for {n_scored} of {N_INNER} parts"
+    return (
         "Supervised methods (DRICA, d-RICA, d-kRICA) learn filters with the labels of all images that the "
-        "classifier is trained on. The cross-validation that chooses among their settings "
+        "classifier is trained on. The cross-validation that chooses their settings and C learns filters "
+        f"and classifier anew from all parts but one, and scores that one{some}. Nothing has seen the labels "
+        "of the images that the table scores."
     )
-    if relearned:
-        some = "" if n_scored == N_INNER else f", for {n_scored} of {N_INNER} parts"
-        note += f"learns filters and classifier anew from all parts but one, and scores that one{some}. "
-    else:
-        note += (
-            "held images out from the classifier only: the filters had seen their labels, so that its scores "
-            "are too high for these methods, and their choice is less certain. "
-        )
-    return f"{note}Nothing has seen the labels of the images that the table scores."
 
 
 def method_checks(

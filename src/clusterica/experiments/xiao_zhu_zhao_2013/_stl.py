@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,9 +13,11 @@ from clusterica.experiments._context import Context
 from clusterica.experiments._recognition import (
     N_INNER,
     Labeled,
-    inner_score,
+    Unseen,
+    learn_and_encode,
     rows_of,
     save_classifier,
+    score_unseen,
 )
 from clusterica.experiments.xiao_zhu_zhao_2013._methods import (
     Scored,
@@ -29,7 +32,8 @@ FOLDS_NOTE = (
     "Each classifier is trained on the {n_fold:,} images of a fold, with C chosen on parts of them, and "
     "scored on the {n_outside:,} training images outside it, for {n_folds} folds; the paper scored the test "
     "images. Filters are learned from all training images without labels, and those of supervised methods "
-    "from the images of the fold; the share of these that is dead is that of the first fold."
+    "from the images of the fold, and anew for the choice of C; the share of these that is dead is that of "
+    "the first fold."
 )
 
 
@@ -46,8 +50,6 @@ class FoldScores(NamedTuple):
     """Share of dead basis vectors of every candidate that counts them."""
     models: list[str]
     """Names of the files that were written, one for every fold."""
-    relearned: bool = False
-    """Whether features that learn from labels were learned anew for every part of the validation."""
 
     @property
     def scored(self) -> Scored:
@@ -96,8 +98,8 @@ def score_folds(
     make : sequence of callables, or of lists with a callable for every fold
         The candidates: each makes unfitted features. Those in a list depend on the fold, and learn from
         labels. The one whose classifier does best in the
-        cross-validation inside the fold that chooses its C is scored; of features that learn from labels, the
-        one that does best where they too are learned anew for every part.
+        cross-validation inside the fold that chooses its C is scored. Features that learn from labels are
+        learned anew for every part of it.
     train : Labeled
         All training images.
     folds : sequence of ndarray
@@ -107,7 +109,7 @@ def score_folds(
     name : str, optional
         Write the model of every fold to files with names that begin so.
     n_scored : int, default=3
-        How many of the three parts of a fold are scored to choose among supervised candidates.
+        How many of the three parts of a fold are scored to choose settings and C of supervised methods.
     """
     with few_steps():
         once = [] if supervised else [_fitted(new(), train, None) for new in _of_fold(make, 0)]
@@ -115,15 +117,22 @@ def score_folds(
         for i, fold in enumerate(ctx.track(folds, "Folds")):
             here = _of_fold(make, i)
             tried = once or [_fitted(new(), train, fold) for new in here]
-            classifiers = [
-                LinearSVC(C="auto", random_state=0).fit(rows_of(X, fold), train.labels[fold])
-                for _, X in tried
-            ]
-            if supervised and len(make) > 1:
+            unseen: list[Unseen] = []
+            if supervised:
                 inside = Labeled(rows_of(train.images, fold), train.labels[fold])
-                validation = [inner_score(new, inside, n_scored=n_scored) for new in here]
-            else:
-                validation = [float(h.validation_scores_.max()) for h in classifiers]
+                unseen = [
+                    score_unseen(learn_and_encode(new, inside), inside.labels, n_scored=n_scored)
+                    for new in here
+                ]
+            classifiers = [
+                LinearSVC(C=found.C if found else "auto", random_state=0).fit(
+                    rows_of(X, fold), train.labels[fold]
+                )
+                for (_, X), found in zip_longest(tried, unseen)
+            ]
+            validation = [found.accuracy for found in unseen] or [
+                float(h.validation_scores_.max()) for h in classifiers
+            ]
             best = int(np.argmax(validation))
             right = [
                 _outside(h, X, train.labels, fold)
@@ -136,7 +145,7 @@ def score_folds(
             if name is not None:
                 features = tried[best].features
                 models.append(save_classifier(ctx, features, classifiers[best], f"{name}-fold{i}"))
-    return FoldScores(accuracies, chosen, first, dead, models, relearned=supervised)
+    return FoldScores(accuracies, chosen, first, dead, models)
 
 
 def _of_fold(make: Sequence[Maker | list[Maker]], i: int) -> list[Maker]:

@@ -7,14 +7,15 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.base import clone
 
 from clusterica.arrays import namespace_of, to_host
 from clusterica.experiments._context import Context
 from clusterica.experiments._recognition import (
     Constants,
-    Labeled,
     choose_constants,
-    inner_score,
+    rows_of,
+    score_unseen,
 )
 from clusterica.experiments._registry import experiment
 from clusterica.experiments._result import Result
@@ -215,13 +216,11 @@ def _note(values: dict[str, Any], sizes: Sizes) -> str:
         "differences": _differences(sizes),
         "slow": slow_words(values),
     }
-    # Parts that were saved before filters were learned anew do not have the word.
-    relearned = all("relearned" in values[name] for name in SUPERVISED if name in values)
     similar = similarity_note(values["median k"])
     return " ".join(
         (
             NOTE.format(**numbers),
-            labels_note(relearned, sizes.n_scored),
+            labels_note(sizes.n_scored),
             codes_note(values),
             similar,
         )
@@ -287,17 +286,38 @@ def _features(
     return features
 
 
-def _score(kinds: list[ImageFeatures], colors: list[str], halves: Halves) -> Score:
-    """Learn every kind of features on the images of its colour, and train one classifier on all of them."""
+def _score(
+    kinds: list[ImageFeatures],
+    colors: list[str],
+    halves: Halves,
+    *,
+    supervised: bool = False,
+    n_scored: int = 1,
+) -> Score:
+    """Learn every kind of features on the images of its colour, and train one classifier on all of them.
+
+    ``n_scored`` is that of `score_unseen`, which chooses C if features are supervised.
+    """
+
+    def learn(some: np.ndarray) -> Any:
+        parts = []
+        for features, color in zip(kinds, colors, strict=True):
+            images = halves.train[color]
+            again = clone(features).fit(rows_of(images, some), halves.labels[some])
+            parts.append(again.transform(images))
+        return _side_by_side(tuple(parts))
+
+    unseen = score_unseen(learn, halves.labels, n_scored=n_scored) if supervised else None
     parts = []
     for features, color in zip(kinds, colors, strict=True):
         X = features.fit(halves.train[color], halves.labels).transform(halves.train[color])
         parts.append((X, features.transform(halves.test[color])))
     X, X_test = (_side_by_side(part) for part in zip(*parts, strict=True))
-    classifier = LinearSVC(C="auto", random_state=0).fit(X, halves.labels)
+    classifier = LinearSVC(C=unseen.C if unseen else "auto", random_state=0).fit(X, halves.labels)
     right = to_host(classifier.predict(X_test)) == halves.truth
     accuracy = np.mean([right[halves.truth == c].mean() for c in np.unique(halves.truth)])
-    return Score(float(accuracy), float(classifier.validation_scores_.max()))
+    validation = unseen.accuracy if unseen else classifier.validation_scores_.max()
+    return Score(float(accuracy), float(validation))
 
 
 def _side_by_side(parts: tuple[Any, ...]) -> Any:
@@ -310,29 +330,22 @@ def _method(
     """Score a method with the paper's weights, with the best ones of its classifier, and all we know."""
     tried: list[dict[str, Any]] = []
     settings = candidates(name, SETTING, quick=ctx.quick)
+    labels: dict[str, Any] = {"supervised": name in SUPERVISED, "n_scored": sizes.n_scored}
     for setting in settings:
         features = _features(ctx, name, setting, sizes, constants, halves)
         with few_steps():
-            score = _score([features], ["grey"], halves)
-            if name in SUPERVISED:
-                new = partial(_features, ctx, name, setting, sizes, constants, halves)
-                held_out = inner_score(
-                    new, Labeled(halves.train["grey"], halves.labels), n_scored=sizes.n_scored
-                )
-                score = score._replace(validation=held_out)
+            score = _score([features], ["grey"], halves, **labels)
         tried.append(
             {"setting": describe(name, setting), **score._asdict(), "dead": share_dead(features)}
         )
     best = max(range(len(tried)), key=lambda i: tried[i]["validation"])
     found: dict[str, Any] = {"paper": tried[0], "best": tried[best], "tried": tried}
-    if name in SUPERVISED:
-        found["relearned"] = True  # for every part of the validation, as the note says
     if not is_slow(name, settings[best]):
         kinds = [
             _features(ctx, name, settings[best], sizes, constants, halves, patch_size)
             for _, patch_size in sizes.kinds
         ]
         with few_steps():
-            together = _score(kinds, [color for color, _ in sizes.kinds], halves)
+            together = _score(kinds, [color for color, _ in sizes.kinds], halves, **labels)
         found["several"] = {**together._asdict(), "dead": most_dead(kinds)}
     return found

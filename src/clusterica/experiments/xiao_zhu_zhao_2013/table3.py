@@ -177,7 +177,6 @@ def run(ctx: Context) -> Result:
     similar = similarity_note(values.pop("median k"))
     # A row in white space without its teacher has settings that are not known here.
     scores = {name: FoldScores(**values[name]) for name in PAPER if name in values and name in rows}
-    relearned = all(scores[name].relearned for name in SUPERVISED if name in scores)
     return Result(
         columns=(*first_columns(data), "Which, in the first fold"),
         rows=[
@@ -192,7 +191,7 @@ def run(ctx: Context) -> Result:
                     n_patches_triangle=_n_triangle(ctx), slow=slow_words(scores), **sizes._asdict()
                 ),
                 folds_note(train, folds),
-                labels_note(relearned, sizes.n_scored),
+                labels_note(sizes.n_scored),
                 codes_note({_method(name) for name in scores}),
                 similar,
             )
