@@ -411,6 +411,8 @@ def _solver_kind(
 
     Principal coordinates are never the fastest on the host. On an H200 they made a search on 500 to 6,000
     rows three times as fast as L-BFGS on the rows: a GPU finds eigenvectors fast, and is slow at short steps.
+    The last column is that of L-BFGS there. Newton's method has replaced it: a search on 1000 x 6400 rows
+    takes 16 steps and about 220 products in place of 248 steps, a tenth of the pieces of work.
     """
     n, d = rows.n_rows, rows.n_features
     if search and not rows.place.is_numpy and _FEW_ROWS < n <= max(d, 6000):

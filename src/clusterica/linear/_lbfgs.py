@@ -1,4 +1,4 @@
-"""L-BFGS on all classes at once, ``p_k <- p_k - α_k H_k g_k``, over the rows or in principal coordinates.
+"""L-BFGS on all classes at once, ``p_k <- p_k - α_k H_k g_k``; Newton's method in principal coordinates.
 
 Over the rows it is preconditioned by ``M = I + 2C (τ I + Zᵀ Z / m)`` over m sampled rows. The loss bends at
 most as much as ``I + 2C G``, where G is the Gram matrix of all rows, and nearly as much in most directions.
@@ -43,7 +43,16 @@ from clusterica.ops.linalg import (
     solve_positive,
 )
 from clusterica.ops.margin import decisions, margin_sums
-from clusterica.optim import LoopState, ManyLBFGS, Progress, Stored, Values, iterate
+from clusterica.optim import (
+    LoopState,
+    Losses,
+    ManyLBFGS,
+    ManyNewton,
+    Progress,
+    Stored,
+    Values,
+    iterate,
+)
 
 # Objectives of float32 rows stop falling at a gap of some tens of precisions: 64 are 8e-6 in float32, and
 # 1.4e-14 in float64.
@@ -134,13 +143,14 @@ class LBFGSSolver(Solver):
 
 
 class PrincipalSolver(Solver):
-    """L-BFGS in principal coordinates of the rows, for a search over C on a device.
+    """Newton's method in principal coordinates of the rows, for a search over C on a device.
 
     With ``K = Z Zᵀ = U diag(λ) Uᵀ`` the rows are those of ``P = U diag(√λ)``, rotated: weights v of P with
     ``w = Zᵀ P (v / λ)`` have the same length and the same margins as w. ``Pᵀ P = diag(λ)``, so that the
     curvature of the objective is at most, and nearly, the diagonal ``1 + 2C λ / n``, whichever rows are
-    held out. After the eigenvectors a step is two thin products for the targets of all folds together, and
-    the rows are not read. All is in float64; the parameters have the shape (n_targets, n_coordinates + 1).
+    held out, and conjugate gradients need few iterations. Each is two thin products for the targets of
+    several C together; the rows are not read. All is in float64; the parameters have the shape
+    (n_targets, n_coordinates + 1).
 
     Raises SingularError where a feature is so much larger than the others that K has no digits for them.
     """
@@ -215,47 +225,46 @@ class PrincipalSolver(Solver):
         C = place(np.repeat([float(task.C) for task in tasks], k)[:, None])
         # The shares of the rows are 1 / n on average, in a fold as well.
         inverse_curvature = 1 / (1 + 2 * C / self._problem.rows.n_rows * self._spectrum)
-        bend = 1 / (2 * C) if self._problem.intercept else 0 * C
-        lbfgs = ManyLBFGS(
-            evaluate=self._evaluator(tasks),
-            precondition=partial(xp.multiply, xp.concat([inverse_curvature, bend], axis=1)),
+        intercept = 1.0 if self._problem.intercept else 0.0
+        ones = xp.ones_like(self._P[:, :1])
+        newton = ManyNewton(
+            rows=xp.concat([self._P, intercept * ones], axis=1),
+            penalised=xp.concat([xp.ones_like(self._spectrum), 1 - intercept * ones[0, :]]),
+            losses=self._losses(tasks),
+            precondition=xp.concat([inverse_curvature, intercept / (2 * C)], axis=1),
             tol=task.tol,
             floor=task.floor,
             noise=4 * eps,
         )
         zeros = place(np.zeros((k, self._spectrum.shape[0] + 1)))
         params = xp.concat([zeros if s is None else s.state for s in starts], axis=0)
-        all_ = _minimum(lbfgs, params, task, progress, eps)
+        all_ = _minimum(newton, params, task, progress, eps)
         parts = [slice(i * k, (i + 1) * k) for i in range(len(tasks))]
         return [
             all_._replace(state=all_.state[p, :], objective=all_.objective[p], gap=all_.gap[p])
             for p in parts
         ]
 
-    def _evaluator(self, tasks: list[Task]) -> Callable[[Array], Values]:
-        """Return the objectives and gradients of the targets of all tasks, as a function of v and b."""
-        P, hinge = self._P, self._problem.hinge
-        xp, k = namespace_of(P), len(self._problem.targets)
-        weights = np.stack([task.C * task.shares for task in tasks])
-        weights = self._problem.rows.place.put(np.repeat(weights, k, axis=0))
-        signs = xp.concat([self._signs] * len(tasks), axis=0)
-        pull = -2 * weights * signs
-        bend = 1.0 if self._problem.intercept else 0.0
+    def _losses(self, tasks: list[Task]) -> Callable[[Array], Losses]:
+        """Return the losses of the margins of the targets of all tasks."""
+        xp, place = namespace_of(self._P), self._problem.rows.place.put
+        k = self._signs.shape[0]
+        weights = place(np.repeat(np.stack([task.C * task.shares for task in tasks]), k, axis=0))
+        signs, hinge = xp.concat([self._signs] * len(tasks), axis=0), self._problem.hinge
 
-        def evaluate(params: Array) -> Values:
-            v, b = params[:, :-1], params[:, -1:]
-            residual = 1 - signs * (v @ P.T + b)
-            residual = xp.clip(residual, min=0) if hinge else residual
-            pulled = pull * residual
-            objective = xp.sum(v * v, axis=1) / 2 + xp.sum(weights * residual**2, axis=1)
-            lift = bend * xp.sum(pulled, axis=1, keepdims=True)
-            return Values(objective, xp.concat([v + pulled @ P, lift], axis=1))
+        def losses(margins: Array) -> Losses:
+            short = 1 - signs * margins
+            if hinge:
+                short = xp.clip(short, min=0)
+            pull = weights * short
+            bend = 2 * weights * xp.astype(short > 0, weights.dtype) if hinge else 2 * weights
+            return Losses(xp.sum(pull * short, axis=-1), -2 * signs * pull, bend)
 
-        return evaluate
+        return losses
 
 
 def _minimum(
-    lbfgs: ManyLBFGS,
+    method: ManyLBFGS | ManyNewton,
     params: Array,
     task: Task,
     progress: Progress | None,
@@ -263,19 +272,19 @@ def _minimum(
     stored: Stored | None = None,
 ) -> Solution:
     """Step from the parameters until no objective can fall further, or the steps of the task are used up."""
-    positions = lbfgs.start(params)
-    done = bool(namespace_of(params).all(lbfgs.done(positions)))
+    positions: Any = method.start(params)
+    done = bool(namespace_of(params).all(method.done(positions)))
     loop = LoopState(0, positions, converged=done)
     result = iterate(
-        lbfgs.step, loop, max_iter=task.max_iter, tol=0.0, progress=progress, stored=stored
+        method.step, loop, max_iter=task.max_iter, tol=0.0, progress=progress, stored=stored
     )
-    end = result.params
-    gap, ended = to_host(end.gap), to_host(lbfgs.done(end))
+    end: Any = result.params
+    gap, ended = to_host(end.gap), to_host(method.done(end))
     # Where no move lowers the objective any more, all the digits of the dtype are used up.
     close = (gap <= task.tol) | (ended & (gap <= LAST_DIGITS * eps))
     return Solution(
         state=end.params,
-        objective=to_host(end.values.objective),
+        objective=to_host(end.objective),
         gap=gap,
         n_iter=result.n_iter,
         converged=bool(close.all()),

@@ -115,8 +115,9 @@ class LinearSVC(LinearClassifier):
       the weights where that matrix is singular. Up to 5,000 rows the matrix is moved to the host, whose
       cores solve many small systems faster than a GPU.
     - A search for C on a GPU, for 500 to 6,000 rows or fewer rows than features, rotates the rows to their
-      principal coordinates once. There L-BFGS has a diagonal preconditioner for every C and solves all
-      folds together. These solves do not read the rows again, so their iterations are not passes.
+      principal coordinates once. There the Hessian is nearly diagonal for every C, and Newton's method by
+      conjugate gradients solves several C together. These solves do not read the rows again, so their
+      iterations are not passes.
 
     The matrices stay within the memory budget of :func:`clusterica.config_context`; more memory means a
     better preconditioner and fewer passes.

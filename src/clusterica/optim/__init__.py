@@ -17,6 +17,7 @@ from clusterica.optim._loop import (
     stored_with,
 )
 from clusterica.optim._many_lbfgs import ManyLBFGS, Values
+from clusterica.optim._many_newton import Losses, ManyNewton
 
 __all__ = [
     "LBFGS",
@@ -24,7 +25,9 @@ __all__ = [
     "Evaluation",
     "LoopResult",
     "LoopState",
+    "Losses",
     "ManyLBFGS",
+    "ManyNewton",
     "Position",
     "Progress",
     "Recorder",

@@ -56,6 +56,11 @@ class Positions(NamedTuple):
     misses: Array
     moves: tuple[Move, ...] = ()
 
+    @property
+    def objective(self) -> Array:
+        """The objectives."""
+        return self.values.objective
+
 
 @dataclass(frozen=True)
 class ManyLBFGS:
