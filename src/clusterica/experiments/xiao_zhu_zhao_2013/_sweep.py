@@ -21,6 +21,7 @@ from clusterica.experiments.xiao_zhu_zhao_2013._methods import (
 )
 from clusterica.experiments.xiao_zhu_zhao_2013._notes import (
     PENALTY_NOTE,
+    labels_note,
     median_similarities,
     similarity_note,
     steps_in_words,
@@ -38,6 +39,8 @@ NOTE = (
     "varied are those of the paper (λ = 0.01, α = 0.1, γ = 0.1). In brackets: basis vectors with k(w, x) < "
     "0.01 for all patches; the picture has open circles where more than half are dead."
 )
+N_SCORED = 1
+"""Of the three parts of a fold, how many are scored to choose C of supervised methods."""
 MOSTLY_DEAD = 0.5
 """Share above which a point is drawn open: more of its codes are those of dead vectors than of others."""
 
@@ -96,7 +99,10 @@ def sweep(
     )
     parts = folds[: sizes.n_folds]
     places = [point.x for point in next(iter(curves.values()))]
-    settings = {"data": data, axis: places, **sizes._asdict()}
+    settings: dict[str, Any] = {"data": data, axis: places, **sizes._asdict()}
+    learns_labels = not {*curves}.isdisjoint(SUPERVISED)
+    if learns_labels:
+        settings["n_scored"] = N_SCORED
 
     def curve(name: str) -> list[dict[str, Any]]:
         found = []
@@ -112,8 +118,10 @@ def sweep(
                 steps=Constants().steps(),
                 seed=ctx.seed,
             )
-            supervised = name in SUPERVISED
-            found.append(score_folds(ctx, [make], train, parts, supervised=supervised)._asdict())
+            scores = score_folds(
+                ctx, [make], train, parts, supervised=name in SUPERVISED, n_scored=N_SCORED
+            )
+            found.append(scores._asdict())
         return found
 
     jobs: dict[str, Callable[[], Any]] = {name: partial(curve, name) for name in curves}
@@ -141,6 +149,7 @@ def sweep(
             (
                 folds_note(train, parts),
                 NOTE.format(**sizes._asdict(), n_steps=steps),
+                *([labels_note(N_SCORED)] if learns_labels else []),
                 PENALTY_NOTE,
                 similar,
             )

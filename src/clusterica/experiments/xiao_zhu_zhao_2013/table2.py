@@ -31,7 +31,6 @@ from clusterica.experiments.xiao_zhu_zhao_2013._methods import (
     OTHERS,
     SLOW,
     SUPERVISED,
-    WHITE,
     Scored,
     Setting,
     candidates,
@@ -60,10 +59,10 @@ NOTE = (
     "{n_patches_slow:,}, for hard and triangle codes {n_patches_centroids:,}. Other than in the paper: "
     "{differences}. Settings: the paper's λ, α and γ, then those that validation chose with {n_tried} "
     "filters on {n_images_tried:,} training images, among other weights, starts, numbers of steps and codes, "
-    "then these by a vote. C of each classifier is chosen on a part of the training images, whose labels "
-    "filters of supervised methods have not seen then; the test images are only scored. "
+    "then these by a vote. The test images are only scored. "
     "Own codes of KSR, which take longest, have no last column. Dead there: the most of a "
-    "size. Quoted rows are printed as the paper has them."
+    "size. Quoted rows are printed as the paper has them. C of each classifier is chosen on a part of the "
+    "training images, whose labels filters of supervised methods have not seen then."
 )
 DIFFERENCES = (
     "each sign of a code as a feature, and {n_filters_slow} filters and every other patch in each direction "
@@ -195,7 +194,7 @@ def run(ctx: Context) -> Result:
         steps=constants.steps(),
         seed=ctx.seed,
     )
-    values |= ctx.parts(settings, jobs, optional=(*OTHERS, *WHITE))
+    values |= ctx.parts(settings, jobs, optional=(*OTHERS, *SLOW))
     several = (
         f"patches of {', '.join(map(str, vote.patch_sizes))} pixels"
         + (", mirrored images" if vote.mirrored else "")
@@ -252,7 +251,17 @@ def _note(values: dict[str, Any], vote: Vote, sizes: Sizes) -> str:
     note = NOTE.format(
         differences=_differences(values, sizes), slow=slow_words(values), **sizes._asdict()
     )
-    return " ".join((note, chosen, codes_note(values), similar))
+    return " ".join((note, *_seen(values), chosen, codes_note(values), similar))
+
+
+def _seen(values: dict[str, Any]) -> tuple[str, ...]:
+    """Return which rows chose C otherwise, in words: those that were saved before C had parts of its own."""
+    rows = [name for name in SUPERVISED if not values.get(name, {"unseen": True}).get("unseen")]
+    words = (
+        f"That does not hold for {', '.join(rows)}: these rows are older, and their filters had seen the "
+        "labels of the part that chose C."
+    )
+    return (words,) if rows else ()
 
 
 def _constants(ctx: Context, sizes: Sizes, split: Split) -> dict[str, Any]:
@@ -345,6 +354,8 @@ def _method(
         tried = {setting: validate(setting) for setting in settings}
         paper, best = next(iter(tried)), max(tried, key=lambda setting: tried[setting])
         found: dict[str, Any] = {"tried": {describe(name, s): v for s, v in tried.items()}}
+        if supervised:
+            found["unseen"] = True
         for what, setting in (("paper", paper), ("best", best)):
             if what == "best" and best == paper:
                 found[what] = found["paper"]

@@ -125,7 +125,7 @@ def run(ctx: Context) -> Result:
         stride_slow=ctx.choose(full=4, quick=2),
         n_scored=1,
     )
-    folds = folds[: ctx.choose(full=5, quick=2)]
+    folds = folds[: ctx.choose(full=3, quick=2)]
     settings = {"data": data, "n_folds": len(folds), **sizes._asdict()}
 
     def row(name: str, make: list[Any]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from clusterica.experiments.xiao_zhu_zhao_2013._methods import (
 )
 from clusterica.experiments.xiao_zhu_zhao_2013._notes import (
     figures_check,
+    labels_note,
     median_similarities,
     order_check,
 )
@@ -48,6 +49,8 @@ PAPER = {
 }
 # The paper does not say how many; few leave the basis near the clusters that it starts from.
 STEPS = (30, 2)
+N_SCORED = 1
+"""Of the three parts of a fold, how many are scored to choose C of d-kRICA."""
 COLUMNS = {f"{method}, {n} steps": (method, n) for n in STEPS for method in ("kRICA", "d-kRICA")}
 WHITE_COLUMNS = {f"{method}, {STEPS[0]} steps": (method, STEPS[0]) for method in WHITE}
 
@@ -73,7 +76,13 @@ def run(ctx: Context) -> Result:
         "stride": ctx.choose(full=4, quick=2),
     }
     parts = folds[: ctx.choose(full=3, quick=2)]
-    settings = {"data": data, "n_folds": len(parts), "n_steps": STEPS, **sizes}
+    settings = {
+        "data": data,
+        "n_folds": len(parts),
+        "n_steps": STEPS,
+        "n_scored": N_SCORED,
+        **sizes,
+    }
 
     def row(kernel: str, columns: Mapping[str, tuple[str, int]]) -> dict[str, Any]:
         found = {}
@@ -82,8 +91,10 @@ def run(ctx: Context) -> Result:
             make = partial(
                 make_features, method, setting, steps=Constants().steps(), seed=ctx.seed, **sizes
             )
-            supervised = method in SUPERVISED
-            found[label] = score_folds(ctx, [make], train, parts, supervised=supervised)._asdict()
+            scores = score_folds(
+                ctx, [make], train, parts, supervised=method in SUPERVISED, n_scored=N_SCORED
+            )
+            found[label] = scores._asdict()
         return found
 
     jobs: dict[str, Callable[[], Any]] = {kernel: partial(row, kernel, COLUMNS) for kernel in PAPER}
@@ -116,6 +127,7 @@ def run(ctx: Context) -> Result:
             (
                 NOTE.format(**sizes | {"n_steps": steps}),
                 folds_note(train, parts),
+                labels_note(N_SCORED),
                 *as_if_dead(scores, columns),
             )
         ),
