@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise, starmap
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -24,6 +25,8 @@ from clusterica.arrays import (
     as_rows,
     check_scale,
     get_config,
+    in_order,
+    is_host_array,
     map_reduce,
     namespace_of,
     to_host,
@@ -153,16 +156,21 @@ def _cut(
     top, left = box.top + place // across, box.left + place % across
     image_bytes = 8 * int(np.prod(part.shape))
     most = max(1, get_config()["memory"] // (4 * image_bytes))
-    patches, i = [], 0
-    while i < len(image):
-        # As many as are cut at once, from as many images as fit the memory.
-        j = min(i + _AT_ONCE, int(np.searchsorted(image, image[i] + most)))
+    # As many as are cut at once, from as many images as fit the memory.
+    starts = [0]
+    while starts[-1] < len(image):
+        i = starts[-1]
+        starts.append(min(i + _AT_ONCE, int(np.searchsorted(image, image[i] + most))))
+
+    def some(i: int, j: int) -> Array:
         block = part.cut(int(image[i]), int(image[j - 1]) + 1)
         # Indices go to where the images are: patches are cut there, and only these are moved.
-        places = (to_like(a[i:j], block) for a in (image - image[i], top, left))
-        patches.append(take_patches(block, *places, patch_size=patch_size))
-        i = j
-    return patches
+        places = (to_like(a, block) for a in (image[i:j] - image[i], top[i:j], left[i:j]))
+        return take_patches(block, *places, patch_size=patch_size)
+
+    # By all threads: one took longer than all the rest of a fit on a GPU.
+    run = in_order if is_host_array(part.cut(0, 1)) else starmap
+    return list(run(some, pairwise(starts)))
 
 
 # --- The bank of filters ----------------------------------------------------------------------------
