@@ -160,16 +160,15 @@ class HeldOutScores:
         if any(solution.stopped for tried in self.solutions.values() for solution in tried):
             return [-np.inf] * len(strengths)  # a callback asked to stop: the rest is not tried
         n = len(self._folds)
-        # Of a fold the same array for every strength: solvers put tasks of the same shares together.
-        kept = [np.where(out, 0, self._weights) for out in self._folds]
-        shares = [weights / weights.sum() for weights in kept]
         tasks: list[Task] = []
         starts: list[Solution | None] = []
         for step, strength in strengths.items():
             # The nearest strength has the most similar weights: the fewest iterations from there.
             near = min(self.solutions, key=lambda s: abs(s - step), default=None)
             starts += [None] * n if near is None else self.solutions[near]
-            tasks += [Task(strength, one, self._tol, self._max_iter) for one in shares]
+            for out in self._folds:
+                kept = np.where(out, 0, self._weights)
+                tasks.append(Task(strength, kept / kept.sum(), self._tol, self._max_iter))
         solutions = self._solver.solve_all(tasks, starts, self._progress, show_iterations=False)
         for i, step in enumerate(strengths):
             self.solutions[step] = solutions[i * n : (i + 1) * n]
