@@ -13,6 +13,22 @@ PLAIN_POOLING = {
 }
 
 
+def plain_pool(codes, grid, pooling):
+    """Return the pooled codes of every cell, from codes by row and column."""
+    pooled = []
+    for rows in np.array_split(np.arange(codes.shape[0]), grid[0]):
+        for columns in np.array_split(np.arange(codes.shape[1]), grid[1]):
+            if pooling != "gaussian":
+                pooled.append(PLAIN_POOLING[pooling](codes[rows][:, columns], axis=(0, 1)))
+                continue
+            # A mean over all places, by their distance from the middle of the cell.
+            down = (np.arange(codes.shape[0]) - rows.mean()) / (len(rows) / 2)
+            across = (np.arange(codes.shape[1]) - columns.mean()) / (len(columns) / 2)
+            weights = np.exp(-(down[:, None] ** 2 + across**2) / 2)
+            pooled.append(np.average(codes, axis=(0, 1), weights=weights))
+    return pooled
+
+
 @pytest.fixture
 def images(rng):
     """Twelve colour images with some structure: smooth, with edges, and noise."""
@@ -67,12 +83,8 @@ def slow_features():
             Y = (P - model.whitener_.mean_) @ model.whitener_.whitening_.T
             D = np.asarray(model.filters_, np.float64)
             codes = plain_codes(Y, D, encoder or model.encoder).reshape(*strided.shape[:2], -1)
-            cells = [
-                PLAIN_POOLING[model.pooling](cell, axis=(0, 1))
-                for n_down, n_across in (model.grid if several else [model.grid])
-                for rows in np.array_split(codes, n_down, axis=0)
-                for cell in np.array_split(rows, n_across, axis=1)
-            ]
+            grids = model.grid if several else [model.grid]
+            cells = [cell for grid in grids for cell in plain_pool(codes, grid, model.pooling)]
             found.append(np.concatenate(cells))
         return np.array(found)
 

@@ -12,7 +12,7 @@ from clusterica.images._convolve import Fused, Rectified, Staged
 from clusterica.preprocessing import ContrastNormalizer
 
 ENCODERS = ["hard", "triangle", "soft-threshold", "sigmoid", "sparse", "omp"]
-POOLINGS = ["sum", "mean", "max", "l2"]
+POOLINGS = ["sum", "mean", "max", "l2", "gaussian"]
 GRIDS = [(1, 1), (2, 2), (3, 2), [(1, 1), (2, 2)]]
 
 
@@ -306,7 +306,7 @@ def test_on_a_gpu(images, encoder):
     np.testing.assert_allclose(streamed, expected, rtol=1e-3, atol=1e-3 * expected.max())
 
 
-@pytest.mark.parametrize("pooling", ["sum", "mean"])
+@pytest.mark.parametrize("pooling", ["sum", "mean", "gaussian"])
 @pytest.mark.parametrize("two_sided", [True, False])
 @pytest.mark.parametrize("memory", ["512MiB", "64KiB"])
 def test_sums_on_a_device_need_no_codes(images, monkeypatch, pooling, two_sided, memory):

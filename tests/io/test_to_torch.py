@@ -31,7 +31,7 @@ def assert_equal_up_to_rounding(found, expected):
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4 * np.abs(expected).max())
 
 
-@pytest.mark.parametrize("pooling", ["sum", "mean", "max", "l2"])
+@pytest.mark.parametrize("pooling", ["sum", "mean", "max", "l2", "gaussian"])
 @pytest.mark.parametrize("encoder", ["soft-threshold", "sigmoid", "triangle", "hard"])
 def test_equals_transform(encoder, pooling):
     X = images()

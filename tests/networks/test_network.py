@@ -173,7 +173,7 @@ def test_too_little_disk(images, monkeypatch):
 
 
 @pytest.mark.parametrize("grid", [(2, 2), [(1, 1), (3, 2)]], ids=str)
-@pytest.mark.parametrize("pooling", ["sum", "mean", "max", "l2"])
+@pytest.mark.parametrize("pooling", ["sum", "mean", "max", "l2", "gaussian"])
 @pytest.mark.parametrize("encoder", ["soft-threshold", "triangle", "sigmoid", "hard"])
 def test_features_are_those_of_slow_loops(images, plain_transform, encoder, pooling, grid):
     """Two layers, patch by patch in float64; strides, overlapping groups, mirror images and powers."""

@@ -98,7 +98,9 @@ def test_explicit_whitening_and_no_normalisation(rng, code):
 
 @every_code
 @pytest.mark.parametrize(
-    "pooling", [CellPooling.SUM, CellPooling.MAX], ids=lambda pooling: pooling.name
+    "pooling",
+    [CellPooling.SUM, CellPooling.MAX, CellPooling.GAUSSIAN],
+    ids=lambda pooling: pooling.name,
 )
 @pytest.mark.parametrize(("most_rows", "responses"), [(5, 32), (17, 200), (1000, 10**6)])
 def test_tiles_of_every_size(monkeypatch, rng, code, pooling, most_rows, responses):

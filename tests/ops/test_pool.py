@@ -11,6 +11,7 @@ from clusterica.ops.patch import (
     CellPooling,
     cuts,
     finish_cells,
+    gaussian_weights,
     grid_cells,
     pool,
     reduce_cells,
@@ -22,6 +23,7 @@ PLAIN = {
     CellPooling.MAX: np.max,
     CellPooling.L2: np.linalg.norm,
 }
+plain_poolings = pytest.mark.parametrize("pooling", PLAIN, ids=lambda p: p.name)
 
 
 @given(n_cells=st.integers(1, 9), more=st.integers(0, 40))
@@ -40,7 +42,7 @@ def test_halves_of_27_places():
     assert [c.size for c in grid_cells((27, 27), [(2, 2)])] == [196, 182, 182, 169]
 
 
-@pytest.mark.parametrize("pooling", CellPooling, ids=lambda p: p.name)
+@plain_poolings
 @pytest.mark.parametrize("grids", [[(1, 1)], [(2, 2)], [(3, 2)], [(1, 1), (2, 2), (5, 4)]])
 def test_pooling_against_plain_reductions(put, rng, pooling, grids):
     codes = rng.standard_normal((3, 5, 7, 4))
@@ -56,6 +58,35 @@ def test_pooling_against_plain_reductions(put, rng, pooling, grids):
     ]
     found = pool(put(codes), grid_cells((5, 7), grids), pooling=pooling)
     np.testing.assert_allclose(to_host(found), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("grids", [[(1, 1)], [(2, 2)], [(3, 2)], [(1, 1), (2, 2), (5, 4)]])
+def test_gaussian_pooling_against_a_loop(put, rng, grids):
+    codes = rng.standard_normal((3, 5, 7, 4))
+    expected = np.zeros((3, len(grid_cells((5, 7), grids)), 4))
+    for i, cell in enumerate(grid_cells((5, 7), grids)):
+        total = 0
+        for y in range(5):
+            for x in range(7):
+                # Half the height and half the width of the cell are the standard deviations.
+                down = (y - (cell.top + cell.bottom - 1) / 2) / ((cell.bottom - cell.top) / 2)
+                across = (x - (cell.left + cell.right - 1) / 2) / ((cell.right - cell.left) / 2)
+                weight = np.exp(-(down**2) / 2) * np.exp(-(across**2) / 2)
+                expected[:, i] += weight * codes[:, y, x]
+                total += weight
+        expected[:, i] /= total
+    found = pool(put(codes), grid_cells((5, 7), grids), pooling=CellPooling.GAUSSIAN)
+    np.testing.assert_allclose(to_host(found), expected.reshape(3, -1), rtol=1e-12)
+
+
+def test_gaussian_weights_worked_by_hand():
+    cells = [Cell(0, 1, 2, 4), Cell(0, 1, 0, 2)]
+    down, across, pairs = gaussian_weights(tuple(cells), 4)
+    # Distances from the middle of a cell of width 2, whose σ is 1: .5, .5, 1.5 and 2.5.
+    w = np.exp([-0.125, -0.125, -1.125, -3.125])
+    np.testing.assert_allclose(across, np.array([w, w[::-1]]) / w.sum())
+    assert down.tolist() == [[1]]
+    assert pairs.tolist() == [1, 0]
 
 
 def test_float32_stays_float32(put):

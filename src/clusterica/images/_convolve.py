@@ -168,10 +168,15 @@ class Rectified:
         self._F, self._upper, self._lower = (place.put(a) for a in bounds)
         self._normalize = [step for name, step in stages(bank, place) if name == "normalized"]
         self._two_sided, self._shape = code is Code.BOTH_SIGNS, shape
+        # The weights of a Gaussian add up to one.
+        self._gaussian = shape.pooling is CellPooling.GAUSSIAN
 
-    # The pixels three times, the responses, and a clipped copy of them.
+    # The pixels three times, the responses, and a clipped copy of them; of that weighted sums along rows.
     @working_memory(
-        lambda self, row: (3 * row.n_features + 2 * int(self._F.shape[0])) * row.itemsize
+        lambda self, row: (
+            (3 * row.n_features + (3 if self._gaussian else 2) * int(self._F.shape[0]))
+            * row.itemsize
+        )
     )
     def features(self, images: Array, cells: Sequence[Cell], band: int) -> Encoded:
         """Return the features of a block of images, in bands of ``band`` rows of patches."""
@@ -196,11 +201,12 @@ class Rectified:
     def _summed(
         self, values: Array, cells: Sequence[Cell], top: int, so_far: list[Array] | None
     ) -> list[Array]:
-        return reduce_cells(values, cells, pooling=CellPooling.SUM, first_row=top, so_far=so_far)
+        pooling = CellPooling.GAUSSIAN if self._gaussian else CellPooling.SUM
+        return reduce_cells(values, cells, pooling=pooling, first_row=top, so_far=so_far)
 
     def _codes(self, cell: Cell, above: Array, below: Array | None) -> Array:
         """Return the sums of the codes of a cell from those of the clipped responses."""
-        xp, n = namespace_of(above), cell.size
+        xp, n = namespace_of(above), 1 if self._gaussian else cell.size
         sides = [above - n * self._upper] + ([] if below is None else [n * self._lower - below])
         # Rounding may leave a tiny negative number where no response exceeds the threshold.
         return xp.concat([xp.clip(side, min=0) for side in sides], axis=1)
@@ -271,7 +277,8 @@ class FusedOnGpu:
 
 
 Coder = Staged | Rectified | Fused | FusedOnGpu
-# Codes that FusedOnGpu computes; that of the nearest atom is left to the staged coder.
+# Codes that FusedOnGpu computes; that of the nearest atom is left to the staged coder. Gaussian pooling
+# is left to the other coders: tiles of the kernels end where cells do, and cells of a Gaussian overlap.
 _CODES_ON_GPU = (Code.POSITIVE, Code.BOTH_SIGNS, Code.SIGMOID, Code.TRIANGLE)
 
 
@@ -284,10 +291,11 @@ def make_coder(bank: Bank, place: Place, shape: Shape) -> Coder:
     code, alpha = fused
     if place.is_numpy:
         return Fused(bank, code, alpha, shape)
-    sums = shape.pooling in (CellPooling.SUM, CellPooling.MEAN)
+    sums = shape.pooling in (CellPooling.SUM, CellPooling.MEAN, CellPooling.GAUSSIAN)
     rectified = sums and code in (Code.BOTH_SIGNS, Code.POSITIVE)
     plain = Rectified(bank, code, alpha, place, shape) if rectified else Staged(bank, place, shape)
-    if why_no_kernels(place.like) is None and code in _CODES_ON_GPU:
+    in_kernels = code in _CODES_ON_GPU and shape.pooling is not CellPooling.GAUSSIAN
+    if in_kernels and why_no_kernels(place.like) is None:
         return FusedOnGpu(bank, code, alpha, place, plain)
     return plain
 

@@ -103,9 +103,10 @@ class ImageFeatures(
         and negative parts side by side.
     stride : int, default=1
         Step from one patch of an image to the next, in pixels.
-    pooling : {"sum", "mean", "max", "l2"}, default="sum"
-        How the codes of a cell become one. For images of different sizes "mean" does not depend on the
-        size.
+    pooling : {"sum", "mean", "max", "l2", "gaussian"}, default="sum"
+        How the codes of a cell become one. "gaussian" is a mean over the whole image, or region, with
+        Gaussian weights about the middle of the cell; their standard deviations are half its height and
+        half its width. For images of different sizes "mean" and "gaussian" do not depend on the size.
     grid : tuple (rows, columns) or list of such tuples, default=(2, 2)
         Cells over which codes are pooled. Several grids make a spatial pyramid, such as
         ``[(1, 1), (2, 2), (4, 4)]``. Where the places of patches can't be divided evenly, the first
@@ -168,7 +169,7 @@ class ImageFeatures(
         "learner": "no_validation",
         "encoder": "no_validation",
         "stride": [Interval(Integral, 1, None, closed="left")],
-        "pooling": [StrOptions({"sum", "mean", "max", "l2"})],
+        "pooling": [StrOptions({"sum", "mean", "max", "l2", "gaussian"})],
         "grid": [tuple, list],
         "regions": [tuple, list],
         "random_state": ["random_state", np.random.Generator],

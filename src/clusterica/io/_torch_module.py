@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn.functional import conv2d, linear, max_pool2d, one_hot
 
-from clusterica.ops.patch import grid_cells
+from clusterica.ops.patch import gaussian_weights, grid_cells
 
 if TYPE_CHECKING:
     from clusterica.io._stages import Head, Stages
@@ -79,8 +79,14 @@ class ImageModule(torch.nn.Module):
 
     def _pool(self, codes: Tensor) -> Tensor:
         """Return the features of all cells side by side, shape (n, n_cells * n_codes)."""
+        cells = grid_cells((codes.shape[2], codes.shape[3]), self.stages.grids)
+        if self.stages.pooling == "gaussian":
+            *sides, pairs = gaussian_weights(tuple(cells), codes.shape[3])
+            down, across = (torch.tensor(W).to(codes) for W in sides)
+            sums = torch.einsum("iy,jx,nkyx->nijk", down, across, codes).flatten(1, 2)
+            return sums[:, pairs.tolist()].flatten(1)
         pooled = []
-        for cell in grid_cells((codes.shape[2], codes.shape[3]), self.stages.grids):
+        for cell in cells:
             part = codes[:, :, cell.top : cell.bottom, cell.left : cell.right]
             match self.stages.pooling:
                 case "sum":

@@ -44,8 +44,9 @@ class Layer(Estimator):
         Step from one patch to the next.
     pool_size : int, default=3
         Side of the cells over which codes are pooled, in patches.
-    pooling : {"sum", "mean", "max", "l2"}, default="sum"
-        How the codes of a cell become one.
+    pooling : {"sum", "mean", "max", "l2", "gaussian"}, default="sum"
+        How the codes of a cell become one, as in :class:`~clusterica.images.ImageFeatures`. With
+        "gaussian" cells overlap.
     fields : DependencyGroups, sequence of index arrays or None, default=None
         Groups of input maps (receptive fields). None takes all of them as one group, right for the colours
         of an image. A sequence gives groups by hand, such as ``[[0, 1, 2], [3]]`` for colour and depth.
@@ -71,7 +72,7 @@ class Layer(Estimator):
         "patch_size": [Interval(Integral, 1, None, closed="left")],
         "stride": [Interval(Integral, 1, None, closed="left")],
         "pool_size": [Interval(Integral, 1, None, closed="left")],
-        "pooling": [StrOptions({"sum", "mean", "max", "l2"})],
+        "pooling": [StrOptions({"sum", "mean", "max", "l2", "gaussian"})],
         "fields": [DependencyGroups, list, tuple, None],
         "encoder": "no_validation",
         "normalizer": "no_validation",

@@ -1,7 +1,8 @@
 """Patches of images as rows, their contrast, and the pooling of their codes over the cells of a grid.
 
 Row (i, y, x) is ``images[i, y s : y s + p, x s : x s + p]``, flattened. Codes are pooled as their sum, mean,
-maximum or ``(sum of squares)^(1/2)``. A grid of r x c divides the places of the patches into cells as
+maximum or ``(sum of squares)^(1/2)`` over the places of a cell, or as a mean over all places with Gaussian
+weights about the middle of the cell. A grid of r x c divides the places of the patches into cells as
 `numpy.array_split` does: where r does not divide their number, the first cells are one larger. 27 places
 make two halves of 14 and 13.
 """
@@ -17,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clusterica.arrays import Array, namespace_of, working_memory
+from clusterica.arrays import Array, namespace_of, to_like, working_memory
 
 
 def n_places(length: int, *, patch_size: int, stride: int = 1) -> int:
@@ -132,6 +133,7 @@ class CellPooling(IntEnum):
     MEAN = 1
     MAX = 2
     L2 = 3
+    GAUSSIAN = 4
 
 
 class Cell(NamedTuple):
@@ -164,6 +166,47 @@ def grid_cells(places: Grid, grids: Sequence[Grid]) -> list[Cell]:
     ]
 
 
+class GaussianWeights(NamedTuple):
+    """Weights of places for cells, which are a product of one for the row and one for the column.
+
+    down : (n_down, n_rows) array
+        Weights of rows of places, for all the heights at which cells lie. Each adds up to one.
+    across : (n_across, n_columns) array
+        The same for columns.
+    pairs : (n_cells,) integers
+        ``n_across * i + j`` for a cell with the weights ``down[i]`` and ``across[j]``.
+    """
+
+    down: np.ndarray
+    across: np.ndarray
+    pairs: np.ndarray
+
+
+@lru_cache(maxsize=256)
+def gaussian_weights(cells: tuple[Cell, ...], n_columns: int) -> GaussianWeights:
+    """Return weights about the middle of every cell, whose standard deviations are half its sides.
+
+    Cells cover all rows of places, of which each has n_columns.
+    """
+
+    def along(sides: list[tuple[int, int]], n: int) -> np.ndarray:
+        start, stop = np.array(sides, float).T[:, :, None]
+        # exp(-d² / (2 σ²)) with σ = (stop - start) / 2
+        W: np.ndarray = np.exp(-2 * ((np.arange(n) - (start + stop - 1) / 2) / (stop - start)) ** 2)
+        W /= W.sum(axis=1, keepdims=True)
+        W.setflags(write=False)  # all callers share it
+        return W
+
+    down = sorted({(cell.top, cell.bottom) for cell in cells})
+    across = sorted({(cell.left, cell.right) for cell in cells})
+    pairs = [
+        len(across) * down.index((cell.top, cell.bottom)) + across.index((cell.left, cell.right))
+        for cell in cells
+    ]
+    n_rows = max(cell.bottom for cell in cells)
+    return GaussianWeights(along(down, n_rows), along(across, n_columns), np.array(pairs))
+
+
 def pool(codes: Array, cells: Sequence[Cell], *, pooling: CellPooling) -> Array:
     """Pool the codes of a block of images.
 
@@ -192,11 +235,17 @@ def reduce_cells(
 ) -> list[Array | None]:
     """Reduce a band of rows of places that begins at `first_row`, and join it to what bands before it gave.
 
-    Returns for every cell its sum, maximum or sum of squares, shape (n_images, n_codes), or None while
-    no band has reached it; `finish_cells` makes features of them.
+    Returns for every cell its sum, weighted or not, maximum or sum of squares, shape (n_images, n_codes), or
+    None while no band has reached it; `finish_cells` makes features of them.
     """
     reduced = so_far or [None] * len(cells)
     end = first_row + codes.shape[1]
+    if pooling is CellPooling.GAUSSIAN:
+        sums = _weighted_sums(codes, cells, first_row)
+        return [
+            value if before is None else before + value
+            for value, before in zip(sums, reduced, strict=True)
+        ]
     for i, cell in enumerate(cells):
         top, bottom = max(cell.top, first_row), min(cell.bottom, end)
         if top < bottom:
@@ -209,6 +258,20 @@ def reduce_cells(
                 value = xp.sum(part * part if pooling is CellPooling.L2 else part, axis=(1, 2))
                 reduced[i] = value if before is None else before + value
     return reduced
+
+
+def _weighted_sums(codes: Array, cells: Sequence[Cell], first_row: int) -> list[Array]:
+    """Return the weighted sums over a band of rows of places, cell by cell."""
+    n, n_rows, n_columns, n_codes = codes.shape
+    down, across, pairs = gaussian_weights(tuple(cells), n_columns)
+    xp = namespace_of(codes)
+    down, across = (
+        xp.astype(to_like(W, codes), codes.dtype, copy=False)
+        for W in (down[:, first_row : first_row + n_rows], across)
+    )
+    lines = xp.reshape(across @ codes, (n, n_rows, -1))
+    sums = xp.reshape(down @ lines, (n, -1, n_codes))
+    return [sums[:, int(pair), :] for pair in pairs]
 
 
 def finish_cells(reduced: Sequence[Array], cells: Sequence[Cell], *, pooling: CellPooling) -> Array:

@@ -17,7 +17,14 @@ from typing import NamedTuple
 import numpy as np
 
 from clusterica.ops.cpu.compiling import compiled, compiler, inlined
-from clusterica.ops.patch import Cell, CellPooling, join_pieces, make_tiling
+from clusterica.ops.patch import (
+    Cell,
+    CellPooling,
+    GaussianWeights,
+    gaussian_weights,
+    join_pieces,
+    make_tiling,
+)
 
 # A tile has about one MiB of float32 responses, so that it stays in the second cache.
 _RESPONSES = 2**18
@@ -52,7 +59,7 @@ class Code(IntEnum):
 
 # Plain integers: compiled code is cached with them, where an enumeration could not be.
 _POSITIVE, _BOTH_SIGNS, _SIGMOID, _ONE_HOT, _TRIANGLE = (int(code) for code in Code)
-_MAX, _L2 = int(CellPooling.MAX), int(CellPooling.L2)
+_MAX, _L2, _GAUSSIAN = (int(CellPooling[name]) for name in ("MAX", "L2", "GAUSSIAN"))
 
 
 class Filters(NamedTuple):
@@ -105,7 +112,9 @@ def pooled_codes(
     most_rows = int(np.clip(_GATHERED // (patch_size**2 * images.shape[3]), *_TILE_ROWS))
     if code.couples_filters:  # a tile needs the responses of all filters, and so has fewer patches
         most_rows = min(most_rows, int(np.clip(_RESPONSES // k, *_TILE_ROWS)))
-    tiling = make_tiling(tuple(cells), most_rows)
+    gaussian = pooling is CellPooling.GAUSSIAN
+    # Every place counts for every cell: the rows of places are cut only where tiles end.
+    tiling = make_tiling((_around(cells),) if gaussian else tuple(cells), most_rows)
     n_places = int(tiling.runs[:, 2].sum())
     group = max(1, most_rows // n_places)  # images that share a tile, if they are small
     width = k
@@ -113,7 +122,9 @@ def pooled_codes(
         n_parts = ceil(k * min(n_places * group, most_rows) / _RESPONSES)
         width = ceil(k / n_parts / 16) * 16
     first = -np.inf if pooling is CellPooling.MAX else 0.0
-    pieces = np.full((len(images), len(tiling.pieces), code.n_sides * k), first, np.float32)
+    weights = gaussian_weights(tuple(cells), _around(cells).right) if gaussian else _NO_WEIGHTS
+    n_pieces = len(weights.down) * len(weights.across) if gaussian else len(tiling.pieces)
+    pieces = np.full((len(images), n_pieces, code.n_sides * k), first, np.float32)
     _encode(
         np.ascontiguousarray(images, np.float32),
         # Compiled code takes arrays of one type: an empty one stands for None.
@@ -125,9 +136,21 @@ def pooled_codes(
         (patch_size, stride, group, width),
         (int(code), int(pooling), eps is not None),
         (np.float32(eps or 0), np.float32(alpha)),
+        (weights.down.astype(np.float32), weights.across.astype(np.float32)),
         pieces,
     )
+    if gaussian:
+        return pieces[:, weights.pairs].reshape(len(images), -1)
     return join_pieces(pieces, tiling.pieces, cells, pooling=pooling)
+
+
+# Compiled code takes arrays, needed or not.
+_NO_WEIGHTS = GaussianWeights(np.empty((0, 0)), np.empty((0, 0)), np.empty(0, int))
+
+
+def _around(cells: Sequence[Cell]) -> Cell:
+    """Return the cell of all places."""
+    return Cell(0, max(cell.bottom for cell in cells), 0, max(cell.right for cell in cells))
 
 
 def split_channels(images: np.ndarray, groups: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -160,7 +183,7 @@ def _split(pixels, channels, ends, split):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _encode(images, filters, tiling, sizes, kinds, constants, pieces):  # type: ignore[no-untyped-def]
+def _encode(images, filters, tiling, sizes, kinds, constants, weights, pieces):  # type: ignore[no-untyped-def]
     (F, bias, T, shift), (runs, tiles, segments) = filters, tiling
     patch_size, stride, group, width = sizes
     eps, alpha = constants
@@ -190,20 +213,20 @@ def _encode(images, filters, tiling, sizes, kinds, constants, pieces):  # type: 
                 S = responses[: P.shape[0] * part.shape[0]].reshape(P.shape[0], part.shape[0])
                 np.dot(P, part.T, S)
                 of_part = bias[j : j + width]
-                _pool_tile(
-                    S, P, of_part, alpha, kinds, segments, t, codes, pieces[i : i + group], j
-                )
+                own = runs[tiles[t] : tiles[t + 1]]
+                target = pieces[i : i + group]
+                _pool_tile(S, P, of_part, alpha, kinds, segments, t, codes, own, weights, target, j)
 
 
 @inlined
 def _is_fused(kinds):  # type: ignore[no-untyped-def]
     """Whether codes are added up without being written: sums of thresholded responses."""
-    return kinds[0] in (_POSITIVE, _BOTH_SIGNS) and kinds[1] not in (_MAX, _L2)
+    return kinds[0] in (_POSITIVE, _BOTH_SIGNS) and kinds[1] not in (_MAX, _L2, _GAUSSIAN)
 
 
 @inlined
 def _pool_tile(  # type: ignore[no-untyped-def]
-    S, P, bias, alpha, kinds, segments, t, codes, pieces, first
+    S, P, bias, alpha, kinds, segments, t, codes, runs, weights, pieces, first
 ):
     """Pool a tile of responses of the filters from the given first one on."""
     code, pooling, _ = kinds
@@ -214,6 +237,11 @@ def _pool_tile(  # type: ignore[no-untyped-def]
     for side in range(1 if fused else pieces.shape[2] // n_filters):
         if not fused:
             _code(S, bias, P, alpha, code, side, C)
+        if pooling == _GAUSSIAN:
+            for image in range(pieces.shape[0]):
+                target = pieces[image, :, side * n_filters + first :][:, :k]
+                _pool_weighted(C[image * each : (image + 1) * each], runs, weights, target)
+            continue
         for s in range(segments.shape[0]):
             tile, start, stop, piece = segments[s]
             for image in range(pieces.shape[0] if tile == t else 0):
@@ -391,6 +419,24 @@ def _triangle(s, bias, y, c):  # type: ignore[no-untyped-def]
     mean = total / np.float32(s.shape[0])
     for j in range(s.shape[0]):
         c[j] = max(mean - c[j], np.float32(0))
+
+
+@compiled
+def _pool_weighted(C, runs, weights, pooled):  # type: ignore[no-untyped-def]
+    """Add the codes of runs of places to all cells: along a run, and then by the weights of its row."""
+    down, across = weights
+    at, n_across = 0, across.shape[0]
+    for r in range(runs.shape[0]):
+        y, x, length = runs[r]
+        # Copied, since BLAS takes the columns of a run only if they are contiguous.
+        line = np.dot(across[:, x : x + length].copy(), C[at : at + length])
+        at += length
+        for i in range(down.shape[0]):
+            weight = down[i, y]
+            for j in range(n_across if weight > 0 else 0):
+                total, added = pooled[n_across * i + j], line[j]
+                for f in range(total.shape[0]):
+                    total[f] += weight * added[f]
 
 
 @compiled
