@@ -58,7 +58,7 @@ def stream_section(report: dict[str, Any]) -> list[str]:
     ]
     names = {
         "plain": "K-means, plain operations",
-        "triton": "K-means, Triton",
+        "fused": "K-means, fused kernels",
         "whiten": "whitening",
     }
     table = [[names[name], f"{rate:.1f} GB/s"] for name, rate in report["gb_s"].items()]
