@@ -22,7 +22,7 @@ def hinges(signs, C):
 
 def newton(put, rows, penalised, signs, C, **options):
     ones = np.ones((len(C), rows.shape[1]))
-    options = {"tol": 1e-12, "noise": 1e-15} | options
+    options = {"tol": 1e-12, "noise": 1e-15, "floor": put(np.zeros(len(C)))} | options
     return ManyNewton(
         put(rows), put(penalised), hinges(put(signs), put(C[:, None])), put(ones), **options
     )
@@ -105,3 +105,33 @@ def test_gap_is_what_is_left(rng):
         near = left > 1e-13
         assert (here.gap[near] > 0.3 * left[near]).all()
         here = method.step(here).params
+
+
+def test_rows_that_can_be_separated(rng):
+    """Few rows are active at the minimum, so that all but very short steps are too long at first."""
+    rows = rng.normal(size=(150, 200)) * np.geomspace(1, 1e-3, 200)
+    signs, C = np.where(rng.normal(size=(3, 150)) > 0, 1.0, -1.0), np.array([10.0, 1e3, 1e4])
+    result = run(
+        newton(np.asarray, rows, np.ones(200), signs, C, tol=1e-6), np.zeros((3, 200)), 300
+    )
+    best = [end.fun for end in expected(rows, np.ones(200), signs, C)]
+    assert result.converged
+    # SciPy's BFGS may end a little above.
+    assert (result.params.objective <= np.array(best) * 1.001).all()
+
+
+def test_a_direction_that_is_not_solved_has_not_converged(rng, monkeypatch):
+    monkeypatch.setattr("clusterica.optim._many_newton._MOST_ITERATIONS", 4)
+    rows = rng.normal(size=(50, 60)) * np.geomspace(1, 1e-4, 60)
+    signs, C = np.where(rng.normal(size=(1, 50)) > 0, 1.0, -1.0), np.array([1e12])
+    method = newton(np.asarray, rows, np.ones(60), signs, C, tol=0.5)
+    here = method.start(np.zeros((1, 60)))
+    assert not method.done(here).any()
+
+
+def test_a_number_that_is_none_stops(rng):
+    rows = rng.normal(size=(20, 3))
+    signs, C = np.ones((1, 20)), np.array([np.nan])
+    result = run(newton(np.asarray, rows, np.ones(3), signs, C), np.zeros((1, 3)))
+    assert np.isnan(result.params.objective).all()
+    assert result.n_iter < 20

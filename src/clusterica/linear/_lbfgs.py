@@ -177,7 +177,9 @@ class PrincipalSolver(Solver):
         least = n * eps * float(spectrum[-1])
         first = min(int(xp.sum(xp.astype(spectrum <= least, xp.int64))), n - 1)
         self._spectrum = xp.clip(spectrum[first:], min=max(least, eps))
-        self._P = U[:, first:] * self._spectrum**0.5
+        # P, and the column of the intercept.
+        ends = xp.full_like(U[:, :1], 1.0 if problem.intercept else 0.0)
+        self._P = xp.concat([U[:, first:] * self._spectrum**0.5, ends], axis=1)
         signs = np.where(problem.codes == problem.targets[:, None], 1.0, -1.0)
         self._signs = problem.rows.place.put(signs)
 
@@ -198,49 +200,55 @@ class PrincipalSolver(Solver):
         *,
         show_iterations: bool,
     ) -> list[Solution]:
-        """Solve tasks that differ in C and shares, all together: one subtask of the progress."""
-        part = progress.subtask("strength", tasks[0].max_iter if show_iterations else 0)
-        solutions = self._solve_together(tasks, starts, part)
-        stopped = part.end()
-        return [s._replace(stopped=s.stopped or stopped) for s in solutions]
+        """Solve tasks that differ in C and shares together, as many as fit the memory."""
+        # A task takes some 16 arrays of float64 with a number for each row and target.
+        place, k = self._problem.rows.place, len(self._problem.targets)
+        size = max(1, place.memory // (128 * self._problem.rows.n_rows * k))
+        solutions: list[Solution] = []
+        for i in range(0, len(tasks), size):
+            part = progress.subtask("strength", tasks[0].max_iter if show_iterations else 0)
+            found = self._solve_together(tasks[i : i + size], starts[i : i + size], part)
+            stopped = part.end() or found[0].stopped
+            solutions += [s._replace(stopped=stopped) for s in found]
+            if stopped:
+                break
+        return solutions
 
     def classifiers(self, solution: Solution) -> tuple[Array, Array]:
         """Return weights of standardised features, (n_targets, n_features), and intercepts."""
         v, b = solution.state[:, :-1], solution.state[:, -1]
         self.n_passes += 1
-        return sums_of_rows(self._problem, to_host(self._P @ (v / self._spectrum).T)), b
+        of_rows = self._P[:, :-1] @ (v / self._spectrum).T
+        return sums_of_rows(self._problem, to_host(of_rows)), b
 
     def decisions(self, solution: Solution) -> HostArray:
         """Return ``z Wᵀ + b`` of every row, shape (n_rows, n_targets), on the host."""
-        v, b = solution.state[:, :-1], solution.state[:, -1]
-        return np.asarray(to_host(self._P @ v.T + b))
+        return np.asarray(to_host(self._P @ solution.state.T))
 
     def _solve_together(
         self, tasks: list[Task], starts: list[Solution | None], progress: Progress | None
     ) -> list[Solution]:
-        xp, place, k = (
-            namespace_of(self._P),
-            self._problem.rows.place.put,
-            len(self._problem.targets),
-        )
-        eps, task = float(np.finfo(np.float64).eps), tasks[0]
+        """Solve the tasks in the same steps, each from its start if it has one."""
+        xp, place = namespace_of(self._P), self._problem.rows.place.put
+        k, intercept = len(self._problem.targets), self._problem.intercept
         C = place(np.repeat([float(task.C) for task in tasks], k)[:, None])
         # The shares of the rows are 1 / n on average, in a fold as well.
         inverse_curvature = 1 / (1 + 2 * C / self._problem.rows.n_rows * self._spectrum)
-        intercept = 1.0 if self._problem.intercept else 0.0
-        ones = xp.ones_like(self._P[:, :1])
+        bend = 1 / (2 * C) if intercept else 0 * C
+        penalised = xp.concat([xp.ones_like(self._spectrum), 0 * self._spectrum[:1]])
+        eps = float(np.finfo(np.float64).eps)
         newton = ManyNewton(
-            rows=xp.concat([self._P, intercept * ones], axis=1),
-            penalised=xp.concat([xp.ones_like(self._spectrum), 1 - intercept * ones[0, :]]),
+            rows=self._P,
+            penalised=penalised,
             losses=self._losses(tasks),
-            precondition=xp.concat([inverse_curvature, intercept / (2 * C)], axis=1),
-            tol=task.tol,
-            floor=min(one.floor for one in tasks),
+            precondition=xp.concat([inverse_curvature, bend], axis=1),
+            tol=tasks[0].tol,
+            floor=place(np.repeat([task.floor for task in tasks], k)),
             noise=4 * eps,
         )
         zeros = place(np.zeros((k, self._spectrum.shape[0] + 1)))
         params = xp.concat([zeros if s is None else s.state for s in starts], axis=0)
-        all_ = _minimum(newton, params, task, progress, eps)
+        all_ = _minimum(newton, params, tasks[0], progress, eps)
         parts = [slice(i * k, (i + 1) * k) for i in range(len(tasks))]
         return [
             all_._replace(state=all_.state[p, :], objective=all_.objective[p], gap=all_.gap[p])
