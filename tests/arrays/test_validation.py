@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import sklearn
 from sklearn.exceptions import NotFittedError
 
 from clusterica.arrays import (
@@ -55,6 +56,26 @@ def with_fault(value, dtype):
 def test_not_finite(check, where, dtype, value, message):
     with pytest.raises(ValueError, match=f"Input X {message}"):
         check(with_fault(value, dtype), where)
+
+
+@pytest.mark.parametrize("order", ["C", "F", "strided"])
+@pytest.mark.parametrize(("value", "message"), [(np.nan, "NaN"), (-np.inf, "infinity")])
+def test_not_finite_in_a_large_array(estimator, monkeypatch, order, value, message):
+    """All threads look at large arrays; what they find is said by scikit-learn, as of small ones."""
+    monkeypatch.setattr("clusterica.arrays._validation._LARGE", 100)
+    X = np.ones((3000, 1001), np.float32)
+    X[-1, -1] = value
+    X = {"C": X, "F": np.asfortranarray(X), "strided": X[:, ::2]}[order]
+    with pytest.raises(ValueError, match=f"Input X contains {message}"):
+        check_rows(estimator, X, reset=True)
+    with sklearn.config_context(assume_finite=True):
+        assert check_rows(estimator, X, reset=True).n_rows == 3000
+
+
+@pytest.mark.parametrize("shape", [(1, 500), (500, 1), (20, 30)])
+def test_large_arrays_of_huge_numbers_are_finite(estimator, monkeypatch, shape):
+    monkeypatch.setattr("clusterica.arrays._validation._LARGE", 100)
+    assert check_rows(estimator, np.full(shape, 1e300), reset=True).n_rows == shape[0]
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])

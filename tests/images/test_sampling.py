@@ -1,5 +1,7 @@
 """Patches at random places: every place once at most, every image its share, the same for all sources."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -91,7 +93,25 @@ def test_the_same_patches_of_tensors(images):
 def test_few_patches_at_once(images, monkeypatch):
     expected = sample_patches(images, 100, random_state=3)
     monkeypatch.setattr(_bank, "_AT_ONCE", 7)
-    np.testing.assert_array_equal(sample_patches(images, 100, random_state=3), expected)
+    for source in (images, np.asfortranarray(images), list(images)):
+        for threads in (1, 4):
+            with config_context(threads=threads):
+                found = sample_patches(source, 100, random_state=3)
+            np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("threads", [1, 8])
+def test_memory_of_many_threads(threads, rng):
+    """Images of lists are copied, one block for each thread: together they keep to the budget."""
+    images = [image.astype(np.float64) for image in rng.normal(size=(600, 32, 32, 3))]
+    sample_patches(images[:10], 10)
+    with config_context(threads=threads, memory="8MiB"):
+        tracemalloc.start()
+        found = sample_patches(images, 4000, random_state=0)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    # The patches in float64, in order and shuffled, and in float32.
+    assert peak < 8 * 2**20 + 5 * found.nbytes
 
 
 def test_seeds(images):

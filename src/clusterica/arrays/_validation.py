@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 import array_api_compat
 import numpy as np
 import scipy.sparse as sp
-from sklearn import get_config
+import sklearn
 from sklearn.base import BaseEstimator
 from sklearn.utils import assert_all_finite, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
@@ -39,7 +39,7 @@ from clusterica.arrays._place import (
     to_host,
 )
 from clusterica.arrays._rows import ArrayRows, IterableRows, Rows, as_chunks, fetched
-from clusterica.arrays._scheduler import in_order
+from clusterica.arrays._scheduler import in_order, pieces
 from clusterica.arrays._sklearn import check_sample_weight
 
 _Class = TypeVar("_Class", bound=type)
@@ -90,7 +90,7 @@ def check_rows(
         return check_blocks(estimator, X, reset, accept_sparse, min_rows)
     # Of float16 scikit-learn's check makes an array of the size of X.
     halves = getattr(X, "dtype", None) == np.float16
-    known_finite = _is_large(X) and _is_finite(X)
+    known_finite = _is_large(X) and _squares_are_finite(X)
     X = validate_data(
         estimator,
         X,
@@ -113,22 +113,22 @@ _LARGE = 2**22
 
 def _is_large(X: Any) -> bool:
     """Return whether all threads should look at the numbers of X; scikit-learn's check has one."""
+    # Not for memory maps and other subclasses: scikit-learn makes arrays of them first.
     is_table = type(X) is np.ndarray and X.ndim == 2 and X.dtype in (np.float32, np.float64)
-    return is_table and X.size >= _LARGE and not get_config()["assume_finite"]
+    contiguous = is_table and (X.flags.c_contiguous or X.flags.f_contiguous)
+    return contiguous and X.size >= _LARGE and not sklearn.get_config()["assume_finite"]
 
 
-def _is_finite(X: np.ndarray) -> bool:
-    """Return whether the sums of squares are finite; then X is. Of huge numbers they are not."""
-    X = X.T if X.flags.f_contiguous else X
+def _squares_are_finite(X: np.ndarray) -> bool:
+    """Return whether sums of squares of the numbers are finite; then they are. Those of huge ones are not."""
+    flat = X.ravel(order="K")
 
-    def square(start: int, stop: int) -> float:
-        flat = X[start:stop].ravel(order="K")
+    def total(part: slice) -> float:
         with np.errstate(over="ignore", invalid="ignore"):
-            return float(np.vdot(flat, flat))
+            return float(np.vdot(flat[part], flat[part]))
 
-    size = max(1, 2**20 // X.shape[1])
-    parts = ((i, min(i + size, len(X))) for i in range(0, len(X), size))
-    return all(map(np.isfinite, in_order(square, parts)))
+    tasks = ((part,) for part in pieces(len(flat), 2**20))
+    return all(map(np.isfinite, in_order(total, tasks)))
 
 
 def check_fitted_rows(

@@ -21,6 +21,7 @@ from clusterica.arrays import (
     Array,
     Estimator,
     Place,
+    active_config,
     as_generator,
     as_rows,
     check_scale,
@@ -49,7 +50,7 @@ from clusterica.optim import Progress
 from clusterica.preprocessing import ContrastNormalizer, GradientDescriptor, Whitener
 
 LEARNERS = ("gain-shape-k-means", "patches")
-_AT_ONCE = 2**14  # patches that are cut together; the index of each of their pixels takes 8 bytes
+_AT_ONCE = 2**14  # most patches that are cut together
 
 # --- Random patches ---------------------------------------------------------------------------------
 
@@ -154,13 +155,18 @@ def _cut(
     """Return the patches at the places, which are numbered row by row of the box; images in order."""
     across = n_places(box.width, patch_size=patch_size)
     top, left = box.top + place // across, box.left + place % across
-    image_bytes = 8 * int(np.prod(part.shape))
-    most = max(1, get_config()["memory"] // (4 * image_bytes))
-    # As many as are cut at once, from as many images as fit the memory.
+    images = part.images
+    on_host = is_host_array(images[0] if isinstance(images, list) else images)
+    # A task of each thread and one that waits, with half of the memory: for images, counted as float64, and
+    # for the index of every pixel of a patch, which is made twice.
+    in_flight = active_config().n_threads + 1 if on_host else 1
+    budget = get_config()["memory"] // (4 * in_flight)
+    most = max(1, budget // (8 * int(np.prod(part.shape))))
+    at_once = max(1, min(_AT_ONCE, budget // (16 * patch_size**2 * part.shape[2])))
     starts = [0]
     while starts[-1] < len(image):
         i = starts[-1]
-        starts.append(min(i + _AT_ONCE, int(np.searchsorted(image, image[i] + most))))
+        starts.append(min(i + at_once, int(np.searchsorted(image, image[i] + most))))
 
     def some(i: int, j: int) -> Array:
         block = part.cut(int(image[i]), int(image[j - 1]) + 1)
@@ -169,7 +175,7 @@ def _cut(
         return take_patches(block, *places, patch_size=patch_size)
 
     # By all threads: one took longer than all the rest of a fit on a GPU.
-    run = in_order if is_host_array(part.cut(0, 1)) else starmap
+    run = in_order if on_host and len(starts) > 2 else starmap
     return list(run(some, pairwise(starts)))
 
 

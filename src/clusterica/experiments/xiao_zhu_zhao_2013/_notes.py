@@ -30,7 +30,7 @@ PENALTY_NOTE = (
     "neighbours."
 )
 CODES_NOTE = (
-    "Own codes are k(w, x) of kRICA and d-kRICA, the codes of KICA and KSR, W x of the others, each sign "
+    "Own codes are k(w, x) of kRICA and d-kRICA, {learned}W x of the others, each sign "
     "a feature; threshold t: what the responses to the basis exceed t by, of both signs, whatever learned "
     "it. Dead: basis vectors with k(w, x) < 0.01 for all patches. The paper does not tell the number of "
     "steps; with its weights it is {steps} at most."
@@ -190,17 +190,22 @@ def steps_in_words(settings: Mapping[str, Setting]) -> str:
 def codes_note(rows: Collection[str]) -> str:
     """Return what the words of a table of methods mean, and how many steps its rows take."""
     settings = {name: candidates(name, Setting(), quick=False)[0] for name in NAMES if name in rows}
-    notes = [CODES_NOTE.format(steps=steps_in_words(settings))]
+    names = [name for name in ("KICA", "KSR") if name in rows]
+    learned = f"the codes of {' and '.join(names)}, " if names else ""
+    notes = [CODES_NOTE.format(steps=steps_in_words(settings), learned=learned)]
     if any(name in rows for name in WHITE):
         notes.append(WHITE_NOTE)
-    others = "Where log cosh is named, it is of every code alone; that of KSR is L1."
+    l1 = "; that of KSR is L1" if "KSR" in rows else ""
+    others = f"Where log cosh is named, it is of every code alone{l1}."
     return " ".join((*notes, PENALTY_NOTE, others))
 
 
 def slow_words(rows: Collection[str]) -> str:
-    """Return which methods of a table take longest by their own codes."""
-    white = ", and kRICA and d-kRICA in white kernel space" * any(name in rows for name in WHITE)
-    return f"KICA and KSR{white}"
+    """Return which methods of a table take longest by their own codes; empty if none of them was run."""
+    names = [name for name in ("KICA", "KSR") if name in rows]
+    if any(name in rows for name in WHITE):
+        names.append("kRICA and d-kRICA in white kernel space")
+    return " and ".join(names) if len(names) < 3 else f"{', '.join(names[:-1])}, and {names[-1]}"
 
 
 def labels_note(n_scored: int = N_INNER) -> str:

@@ -55,18 +55,16 @@ from clusterica.images import ImageFeatures
 
 NOTE = (
     "Every row has the same classifier and the same two steps before the patches, whose constants are "
-    "chosen with triangle codes on a fifth of the training images. Patches: {n_patches:,}, for {slow} "
-    "{n_patches_slow:,}, for hard and triangle codes {n_patches_centroids:,}. Other than in the paper: "
+    "chosen with triangle codes on a fifth of the training images. Patches: {n_patches:,}, {slow}"
+    "for hard and triangle codes {n_patches_centroids:,}. Other than in the paper: "
     "{differences}. Settings: the paper's λ, α and γ, then those that validation chose with {n_tried} "
     "filters on {n_images_tried:,} training images, among other weights, starts, numbers of steps and codes, "
-    "then these by a vote. The test images are only scored. "
-    "Own codes of KSR, which take longest, have no last column. Dead there: the most of a "
-    "size. Quoted rows are printed as the paper has them. C of each classifier is chosen on a part of the "
+    "then these by a vote. The test images are only scored. {slowest}Dead there: the most of a size. Quoted rows are printed as the paper has them. C of each classifier is chosen on a part of the "
     "training images, whose labels filters of supervised methods have not seen then."
 )
-DIFFERENCES = (
-    "each sign of a code as a feature, and {n_filters_slow} filters and every other patch in each direction "
-    "for own codes of {slow}"
+DIFFERENCES = "each sign of a code as a feature"
+SLOW_DIFFERENCES = (
+    ", and {n_filters_slow} filters and every other patch in each direction for own codes of {slow}"
 )
 VOTE_NOTE = (
     "The last column has patches of {sizes} pixels with {n_filters_each} filters each and one classifier for "
@@ -233,7 +231,10 @@ def _rows(values: dict[str, Any]) -> list[tuple[str, ...]]:
 
 
 def _differences(values: dict[str, Any], sizes: Sizes) -> str:
-    return DIFFERENCES.format(n_filters_slow=sizes.n_filters_slow, slow=slow_words(values))
+    slow = slow_words(values)
+    return DIFFERENCES + (
+        SLOW_DIFFERENCES.format(n_filters_slow=sizes.n_filters_slow, slow=slow) if slow else ""
+    )
 
 
 def _note(values: dict[str, Any], vote: Vote, sizes: Sizes) -> str:
@@ -248,8 +249,13 @@ def _note(values: dict[str, Any], vote: Vote, sizes: Sizes) -> str:
         **sizes._asdict(),
     )
     similar = similarity_note(values["median k"])
+    slow = slow_words(values)
+    has_slowest = SLOWEST in values
     note = NOTE.format(
-        differences=_differences(values, sizes), slow=slow_words(values), **sizes._asdict()
+        differences=_differences(values, sizes),
+        slow=f"for {slow} {sizes.n_patches_slow:,}, " if slow else "",
+        slowest="Own codes of KSR, which take longest, have no last column. " * has_slowest,
+        **sizes._asdict(),
     )
     return " ".join((note, *_seen(values), chosen, codes_note(values), similar))
 

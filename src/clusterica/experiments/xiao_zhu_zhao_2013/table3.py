@@ -67,7 +67,7 @@ PAPER = {
     "d-kRICA, white": "",
 }
 OPTIONAL = ("KSR", *WHITE)
-"""Rows that the table can do without: their codes take longer than those of all others together."""
+"""Rows that the table can do without: with their codes, they take longer than all others together."""
 TEACHERS = {
     "DRICA": "RICA, 8x8",
     "d-RICA": "RICA, 8x8",
