@@ -59,8 +59,8 @@ NOTE = (
     "for hard and triangle codes {n_patches_centroids:,}. Other than in the paper: "
     "{differences}. Settings: the paper's λ, α and γ, then those that validation chose with {n_tried} "
     "filters on {n_images_tried:,} training images, among other weights, starts, numbers of steps and codes, "
-    "then these by a vote. The test images are only scored. {slowest}Dead there: the most of a size. Quoted rows "
-    "are printed as the paper has them. C of each classifier is chosen on a part of the "
+    "then these by a vote. The test images are only scored. {slowest}Dead there: the most of a size. "
+    "Quoted rows are printed as the paper has them. C of each classifier is chosen on a part of the "
     "training images, whose labels filters of supervised methods have not seen then."
 )
 DIFFERENCES = "each sign of a code as a feature"
