@@ -14,6 +14,14 @@ def contrast(X, eps):
     return Y, roots
 
 
+def gaussian_mean(codes, rows, columns):
+    """The mean of codes by row and column, by their distance from the middle of a cell in half its sides."""
+    down = (np.arange(codes.shape[0]) - rows.mean()) / (len(rows) / 2)
+    across = (np.arange(codes.shape[1]) - columns.mean()) / (len(columns) / 2)
+    weights = np.exp(-(down[:, None] ** 2 + across**2) / 2)
+    return np.average(codes, axis=(0, 1), weights=weights)
+
+
 def covariance(X):
     mean = np.zeros(X.shape[1])
     for x in X:

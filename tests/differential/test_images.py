@@ -35,19 +35,6 @@ def pictures(draw):
     return images.astype(np.float64), dtype, draw(st.sampled_from(["numpy", "fortran", "torch"]))
 
 
-def gaussian_mean(codes, rows, columns):
-    """The mean of all places, by their distance from the middle of a cell in units of half its sides."""
-    total, mass = 0.0, 0.0
-    for y in range(codes.shape[0]):
-        for x in range(codes.shape[1]):
-            down, across = (
-                (at - inside.mean()) / (len(inside) / 2) for at, inside in ((y, rows), (x, columns))
-            )
-            weight = np.exp(-(down**2 + across**2) / 2)
-            total, mass = total + weight * codes[y, x], mass + weight
-    return total / mass
-
-
 def features(image, model, patch_size, stride, encoder, pooling, grid):
     """All patches of an image, one after another; then cells of the places."""
     down = range(0, image.shape[0] - patch_size + 1, stride)
@@ -58,7 +45,7 @@ def features(image, model, patch_size, stride, encoder, pooling, grid):
     codes = ENCODERS[encoder]((Y - mean) @ T.T, host(model.filters_))
     codes = codes.reshape(len(down), len(across), -1)
     cells = [
-        gaussian_mean(codes, rows, columns)
+        reference.gaussian_mean(codes, rows, columns)
         if pooling == "gaussian"
         else POOLINGS[pooling](codes[np.ix_(rows, columns)].reshape(-1, codes.shape[2]))
         for rows in np.array_split(np.arange(len(down)), grid[0])

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from reference import gaussian_mean
 from sklearn.decomposition import sparse_encode
 from sklearn.feature_extraction.image import extract_patches_2d
 
@@ -18,14 +19,10 @@ def plain_pool(codes, grid, pooling):
     pooled = []
     for rows in np.array_split(np.arange(codes.shape[0]), grid[0]):
         for columns in np.array_split(np.arange(codes.shape[1]), grid[1]):
-            if pooling != "gaussian":
+            if pooling == "gaussian":
+                pooled.append(gaussian_mean(codes, rows, columns))
+            else:
                 pooled.append(PLAIN_POOLING[pooling](codes[rows][:, columns], axis=(0, 1)))
-                continue
-            # A mean over all places, by their distance from the middle of the cell.
-            down = (np.arange(codes.shape[0]) - rows.mean()) / (len(rows) / 2)
-            across = (np.arange(codes.shape[1]) - columns.mean()) / (len(columns) / 2)
-            weights = np.exp(-(down[:, None] ** 2 + across**2) / 2)
-            pooled.append(np.average(codes, axis=(0, 1), weights=weights))
     return pooled
 
 

@@ -1,14 +1,17 @@
 """Features of images against a slow and plain computation, wherever the images live."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from clusterica import config_context
-from clusterica.arrays import to_host
+from clusterica.arrays import Row, row_bytes_of, to_host
 from clusterica.encoders import SoftThresholdEncoder, SparseEncoder, TriangleEncoder
 from clusterica.images import ImageFeatures, _features
 from clusterica.images._convolve import Fused, Rectified, Staged
+from clusterica.ops.patch import grid_cells
 from clusterica.preprocessing import ContrastNormalizer
 
 ENCODERS = ["hard", "triangle", "soft-threshold", "sigmoid", "sparse", "omp"]
@@ -236,6 +239,63 @@ def test_an_image_larger_than_the_memory(rng, encoder, pooling, staged):
     with config_context(memory="64KiB"):
         found = model.transform(X)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def peak_of(call):
+    tracemalloc.start()
+    found = call()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return found, peak
+
+
+def wide(pooling, grid):
+    return ImageFeatures(
+        150, patch_size=6, n_patches=2400, pooling=pooling, grid=grid, random_state=0
+    )
+
+
+PYRAMIDS = [(8, 8), [(n, n) for n in (1, 2, 3, 4)], [(n, n) for n in (1, 2, 4, 8)]]
+
+
+@pytest.mark.parametrize("pooling", ["sum", "max", "gaussian"])
+@pytest.mark.parametrize("grid", PYRAMIDS, ids=str)
+def test_memory_is_within_the_budget(rng, pooling, grid):
+    """Of fine grids and pyramids the features are larger than all else."""
+    X = rng.integers(0, 256, size=(300, 16, 16), dtype=np.uint8)
+    model = wide(pooling, grid).fit(X[:50])
+    with config_context(memory="4MiB", threads=1):
+        model.transform(X[:2])  # compiled, and weights that are kept between calls
+        found, peak = peak_of(lambda: model.transform(X))
+    assert found.nbytes > 2 * 2**22
+    assert peak - found.nbytes < 2**22
+
+
+@pytest.mark.parametrize("pooling", ["sum", "gaussian"])
+@pytest.mark.parametrize("grid", [*PYRAMIDS, [(n, n) for n in range(1, 12)]], ids=str)
+@pytest.mark.parametrize("coder", ["rectified", "staged"])
+def test_memory_of_a_block_is_as_stated(rng, monkeypatch, pooling, grid, coder):
+    """That of coders for devices, on NumPy arrays, whose memory can be traced."""
+    X = rng.integers(0, 256, size=(20, 16, 16, 1)).astype(np.float32)
+    chosen = []
+
+    def choose(bank, place, shape):
+        code = bank.encoder.compiled_form()
+        found = (
+            Staged(bank, place, shape)
+            if coder == "staged"
+            else Rectified(bank, *code, place, shape)
+        )
+        return chosen.append((found, shape)) or found
+
+    monkeypatch.setattr(_features, "make_coder", choose)
+    wide(pooling, grid).fit(X).transform(X)
+    block, shape = chosen[-1]
+    cells = grid_cells((11, 11), shape.grids)
+    block.features(X, cells, 11)
+    found, peak = peak_of(lambda: block.features(X, cells, 11).values)
+    stated = row_bytes_of(block.features, Row(36, 4, 144, True), (cells,))
+    assert 0.25 < peak / (20 * 121 * stated + found.nbytes) < 1.02
 
 
 def test_regions_have_filters_of_their_own(images):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from reference import gaussian_mean
 
 PLAIN_POOLING = {
     "sum": lambda codes: codes.sum(axis=0),
@@ -48,14 +49,11 @@ def pooled(codes, grid, pooling):
     cells = []
     for rows in np.array_split(np.arange(codes.shape[0]), grid[0]):
         for columns in np.array_split(np.arange(codes.shape[1]), grid[1]):
-            if pooling == "gaussian":  # all places, by their distance from the middle of the cell
-                down = (np.arange(codes.shape[0]) - rows.mean()) / (len(rows) / 2)
-                across = (np.arange(codes.shape[1]) - columns.mean()) / (len(columns) / 2)
-                weights = np.exp(-(down[:, None] ** 2 + across**2) / 2)
-                cells.append(np.average(codes, axis=(0, 1), weights=weights))
-                continue
-            inside = codes[rows][:, columns].reshape(-1, codes.shape[2])
-            cells.append(PLAIN_POOLING[pooling](inside))
+            if pooling == "gaussian":
+                cells.append(gaussian_mean(codes, rows, columns))
+            else:
+                inside = codes[rows][:, columns].reshape(-1, codes.shape[2])
+                cells.append(PLAIN_POOLING[pooling](inside))
     return np.array(cells)
 
 

@@ -117,6 +117,26 @@ def test_a_part_of_the_images():
     np.testing.assert_allclose(found.cpu().numpy(), expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize(
+    "settings", [{"encoder": "hard"}, {"pooling": "gaussian"}, {"encoder": "omp"}], ids=str
+)
+def test_what_the_documentation_excepts_from_the_kernels(settings, monkeypatch):
+    """Plain operations in float32, though kernels and a precision of theirs are asked for by name."""
+    images = np.random.default_rng(0).random((6, 10, 10, 3)).astype(np.float32)
+    features = ImageFeatures(
+        n_filters=8, patch_size=4, n_patches=200, random_state=0, **settings
+    ).fit(images)
+    expected = features.transform(images)
+    monkeypatch.setattr("clusterica.images._convolve.why_no_kernels", lambda like: None)
+    with (
+        config_context(device=DEVICE, gpu_kernels="triton", precision="float16"),
+        patch.object(gpu, "pooled_codes", wraps=gpu.pooled_codes) as used,
+    ):
+        found = features.transform(images)
+    assert used.call_count == 0
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4 * abs(expected).max())
+
+
 @pytest.mark.parametrize("encoder", ["soft-threshold", "triangle"])
 def test_image_features_use_the_kernels(encoder, monkeypatch):
     images = np.random.default_rng(0).random((6, 10, 10, 3)).astype(np.float32)

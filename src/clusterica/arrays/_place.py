@@ -149,12 +149,15 @@ def config_context(
         fused kernels. "auto", the default, takes them where Triton is installed, "triton" is an error where
         it is not, and None takes plain tensor operations. float64 rows, GPUs of a compute capability
         below 8.0 and those of other makers than NVIDIA keep the plain operations;
-        :func:`describe_kernels` says which are used.
+        :func:`describe_kernels` says which are used. So does the encoding of images with
+        ``pooling="gaussian"``, with other encoders than soft thresholds, triangle and sigmoid, with steps
+        that are not of this library, or larger than ``memory``.
     precision : {"float32", "tf32", "bfloat16", "float16"}
         Precision of the products of fused kernels. "float32", the default, gives the results of float32:
         of K-means from 1,024 centres on, products of float16 with a proven bound on their error rule out most
         centres, and float32 decides. The others are faster, round rows and centres to fewer digits, and are
-        an error on a CUDA device where Triton is not installed.
+        an error on a CUDA device where Triton is not installed. Plain operations compute in float32 or
+        float64 in all cases.
 
     Examples
     --------

@@ -98,7 +98,8 @@ def describe_kernels(X: Any) -> str:
     Parameters
     ----------
     X : array or tensor
-        Its device and dtype count, not its values.
+        Its device and dtype count, not its values. Some settings of images have no kernels:
+        ``gpu_kernels`` of :func:`config_context` names them.
 
     Returns
     -------

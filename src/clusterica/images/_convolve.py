@@ -35,12 +35,19 @@ from clusterica.arrays import (
 from clusterica.images._bank import Bank, Box, is_ours, stages
 from clusterica.images._source import Block, Images, Part
 from clusterica.ops.code import center
-from clusterica.ops.cpu.encode import Code, Filters, pooled_codes, split_channels
+from clusterica.ops.cpu.encode import (
+    Code,
+    Filters,
+    n_pieces_joined,
+    pooled_codes,
+    split_channels,
+)
 from clusterica.ops.linalg import row_energies
 from clusterica.ops.patch import (
     Cell,
     CellPooling,
     Grid,
+    around,
     extract_patches,
     finish_cells,
     grid_cells,
@@ -111,6 +118,19 @@ class PatchEncoder:
         return Encoded(codes, 0 if counts is None else int(counts[0]))
 
 
+def _per_place(numbers: int, cells: Sequence[Cell]) -> int:
+    """Return how many of the numbers of an image there are for each place of a patch."""
+    return ceil(numbers / around(cells).size)
+
+
+def _joined_numbers(n_codes: int, cells: Sequence[Cell]) -> int:
+    """Return the numbers for each patch besides the features while these are put together from cells.
+
+    Each cell is there twice: its sum, and the codes or the mean that follow from it.
+    """
+    return _per_place(2 * n_codes * len(cells), cells)
+
+
 class Staged:
     """One step after the other on all patches of a block of images."""
 
@@ -124,8 +144,9 @@ class Staged:
 
     # The patches four times: as they are, and twice and the result in a step.
     @working_memory(
-        lambda self, row: (
-            (4 * row.n_features + self._n_codes) * row.itemsize + self._encode.row_bytes(row)
+        lambda self, row, cells: max(
+            (4 * row.n_features + self._n_codes) * row.itemsize + self._encode.row_bytes(row),
+            (self._n_codes + _joined_numbers(self._n_codes, cells)) * row.itemsize,
         )
     )
     def features(self, images: Array, cells: Sequence[Cell], band: int) -> Encoded:
@@ -173,13 +194,23 @@ class Rectified:
 
     # The pixels three times, the responses, and a clipped copy of them; of that weighted sums along rows.
     @working_memory(
-        lambda self, row: (
-            (3 * row.n_features + (3 if self._gaussian else 2) * int(self._F.shape[0]))
+        lambda self, row, cells: (
+            max(
+                3 * row.n_features + (3 if self._gaussian else 2) * int(self._F.shape[0]),
+                _joined_numbers((2 if self._two_sided else 1) * int(self._F.shape[0]), cells),
+            )
             * row.itemsize
         )
     )
     def features(self, images: Array, cells: Sequence[Cell], band: int) -> Encoded:
         """Return the features of a block of images, in bands of ``band`` rows of patches."""
+        above, below = self._sums(images, cells, band)
+        per_cell = zip(cells, above or [], below or [None] * len(cells), strict=True)
+        sums = [self._codes(*args) for args in per_cell]
+        return Encoded(finish_cells(sums, cells, pooling=self._shape.pooling), 0)
+
+    def _sums(self, images: Array, cells: Sequence[Cell], band: int) -> list[list[Array] | None]:
+        """Return the sums of clipped responses, cell by cell: above the threshold, and below its negative."""
         p, s, n_down = self._shape.patch_size, self._shape.stride, max(c.bottom for c in cells)
         sides: list[list[Array] | None] = [None, None]
         for top in range(0, n_down, band):
@@ -194,9 +225,7 @@ class Rectified:
             sides[0] = self._summed(xp.clip(S, min=self._upper), cells, top, sides[0])
             if self._two_sided:
                 sides[1] = self._summed(xp.clip(S, max=self._lower), cells, top, sides[1])
-        per_cell = zip(cells, sides[0] or [], sides[1] or [None] * len(cells), strict=True)
-        sums = [self._codes(*args) for args in per_cell]
-        return Encoded(finish_cells(sums, cells, pooling=self._shape.pooling), 0)
+        return sides
 
     def _summed(
         self, values: Array, cells: Sequence[Cell], top: int, so_far: list[Array] | None
@@ -221,8 +250,15 @@ class Fused:
         self._filters = fused_filters(bank, code)
         self._eps = None if bank.normalizer is None else bank.normalizer.eps_
         self._code, self._alpha, self._shape = code, alpha, shape
+        self._n_codes = bank.n_codes
 
-    @working_memory(lambda self, row: 0)  # a tile for each thread, whatever the number of patches
+    # A tile for each thread, whatever the number of patches; and the pieces of which cells are joined.
+    @working_memory(
+        lambda self, row, cells: (
+            _per_place(n_pieces_joined(cells, self._shape.pooling) * self._n_codes, cells)
+            * row.itemsize
+        )
+    )
     def features(self, images: np.ndarray, cells: Sequence[Cell], band: int) -> Encoded:
         """Return the features of a block of images; the compiled code has tiles in place of bands."""
         values = pooled_codes(
@@ -257,7 +293,7 @@ class FusedOnGpu:
         self._code, self._alpha, self._shape = code, alpha, shape
 
     # That of the plain coder, which needs more, for images of which one alone is over the memory budget.
-    @working_memory(lambda self, row: row_bytes_of(self._plain.features, row, ()))
+    @working_memory(lambda self, row, cells: row_bytes_of(self._plain.features, row, (cells,)))
     def features(self, images: Array, cells: Sequence[Cell], band: int) -> Encoded:
         """Return the features of a block of images; the plain coder cuts bands of large ones."""
         if band < max(cell.bottom for cell in cells):
@@ -367,18 +403,13 @@ def encode_images(
     # The features are on a device if the images are.
     features = images.home.empty((images.n_images, int(ends[-1])))
     inbox = None if images.place.is_numpy else Inbox(features)
-    # Ops state their memory for rows: here a row is a patch.
     channels = [images.n_channels] * len(coders) if groups is None else list(map(len, groups))
     split_bytes = 0 if groups is None else 4 * sum(channels)
-    row_bytes = 0
-    for coder, n_channels in zip(coders, channels, strict=True):
-        n_features = shape.patch_size**2 * n_channels
-        row = Row(n_features, 4, 4 * n_features, images.place.is_numpy)
-        row_bytes = max(row_bytes, row_bytes_of(coder.features, row, ()))
-    plans = {
-        part.start: _plan(images, part, shape, row_bytes, int(ends[-1]), threads, split_bytes)
-        for part in images.parts
-    }
+    plans = {}
+    for part in images.parts:
+        row_bytes = _row_bytes(images, part, shape, coders, channels)
+        plan = _plan(images, part, shape, row_bytes, int(ends[-1]), threads, split_bytes)
+        plans[part.start] = plan
 
     def run(block: Block) -> int:
         pixels, (height, width, _) = block.load(), block.part.shape
@@ -414,6 +445,22 @@ def _split(pixels: Array, groups: Sequence[np.ndarray]) -> Sequence[Array]:
     if isinstance(pixels, np.ndarray):
         return split_channels(pixels, groups)
     return [take(pixels, group, axis=3) for group in groups]
+
+
+def _row_bytes(
+    images: Images, part: Part, shape: Shape, coders: Sequence[Coder], channels: Sequence[int]
+) -> int:
+    """Return the working memory for each patch, of the coder that needs most."""
+    height, width, _ = part.shape
+    _, _, down, across = shape.box(0, height, width)  # the largest region
+    cells = grid_cells(shape.places(down, across), shape.grids)
+    most = 0
+    # Ops state their memory for rows: here a row is a patch.
+    for coder, n_channels in zip(coders, channels, strict=True):
+        n_features = shape.patch_size**2 * n_channels
+        row = Row(n_features, 4, 4 * n_features, images.place.is_numpy)
+        most = max(most, row_bytes_of(coder.features, row, (cells,)))
+    return most
 
 
 def _plan(

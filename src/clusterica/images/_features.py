@@ -106,7 +106,8 @@ class ImageFeatures(
     pooling : {"sum", "mean", "max", "l2", "gaussian"}, default="sum"
         How the codes of a cell become one. "gaussian" is a mean over the whole image, or region, with
         Gaussian weights about the middle of the cell; their standard deviations are half its height and
-        half its width. For images of different sizes "mean" and "gaussian" do not depend on the size.
+        half its width; no fused kernels of GPUs compute it. For images of different sizes "mean" and
+        "gaussian" do not depend on the size.
     grid : tuple (rows, columns) or list of such tuples, default=(2, 2)
         Cells over which codes are pooled. Several grids make a spatial pyramid, such as
         ``[(1, 1), (2, 2), (4, 4)]``. Where the places of patches can't be divided evenly, the first

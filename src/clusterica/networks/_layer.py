@@ -46,7 +46,7 @@ class Layer(Estimator):
         Side of the cells over which codes are pooled, in patches.
     pooling : {"sum", "mean", "max", "l2", "gaussian"}, default="sum"
         How the codes of a cell become one, as in :class:`~clusterica.images.ImageFeatures`. With
-        "gaussian" cells overlap.
+        "gaussian" cells overlap, and no fused kernels of GPUs compute them.
     fields : DependencyGroups, sequence of index arrays or None, default=None
         Groups of input maps (receptive fields). None takes all of them as one group, right for the colours
         of an image. A sequence gives groups by hand, such as ``[[0, 1, 2], [3]]`` for colour and depth.

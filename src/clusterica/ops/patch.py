@@ -150,6 +150,11 @@ class Cell(NamedTuple):
         return (self.bottom - self.top) * (self.right - self.left)
 
 
+def around(cells: Sequence[Cell]) -> Cell:
+    """Return the cell of all places."""
+    return Cell(0, max(cell.bottom for cell in cells), 0, max(cell.right for cell in cells))
+
+
 def cuts(n_places: int, n_cells: int) -> list[int]:
     """Return where the cells along a side begin, and its end: n_cells + 1 numbers."""
     size, larger = divmod(n_places, n_cells)
@@ -194,7 +199,6 @@ def gaussian_weights(cells: tuple[Cell, ...], n_columns: int) -> GaussianWeights
         # exp(-d² / (2 σ²)) with σ = (stop - start) / 2
         W: np.ndarray = np.exp(-2 * ((np.arange(n) - (start + stop - 1) / 2) / (stop - start)) ** 2)
         W /= W.sum(axis=1, keepdims=True)
-        W.setflags(write=False)  # all callers share it
         return W
 
     down = sorted({(cell.top, cell.bottom) for cell in cells})
@@ -204,7 +208,10 @@ def gaussian_weights(cells: tuple[Cell, ...], n_columns: int) -> GaussianWeights
         for cell in cells
     ]
     n_rows = max(cell.bottom for cell in cells)
-    return GaussianWeights(along(down, n_rows), along(across, n_columns), np.array(pairs))
+    weights = GaussianWeights(along(down, n_rows), along(across, n_columns), np.array(pairs))
+    for values in weights:
+        values.setflags(write=False)  # all callers share them
+    return weights
 
 
 def pool(codes: Array, cells: Sequence[Cell], *, pooling: CellPooling) -> Array:
@@ -263,15 +270,20 @@ def reduce_cells(
 def _weighted_sums(codes: Array, cells: Sequence[Cell], first_row: int) -> list[Array]:
     """Return the weighted sums over a band of rows of places, cell by cell."""
     n, n_rows, n_columns, n_codes = codes.shape
-    down, across, pairs = gaussian_weights(tuple(cells), n_columns)
-    xp = namespace_of(codes)
-    down, across = (
-        xp.astype(to_like(W, codes), codes.dtype, copy=False)
-        for W in (down[:, first_row : first_row + n_rows], across)
-    )
-    lines = xp.reshape(across @ codes, (n, n_rows, -1))
-    sums = xp.reshape(down @ lines, (n, -1, n_codes))
-    return [sums[:, int(pair), :] for pair in pairs]
+    xp, found = namespace_of(codes), []
+    # Grid by grid, each of which begins in the corner: a grid has no more columns of cells than there are of
+    # places, and no pairs of heights and widths without a cell, so that no array is larger than the codes.
+    begins = [i for i, cell in enumerate(cells) if i == 0 or cell.top == cell.left == 0]
+    for start, stop in pairwise([*begins, len(cells)]):
+        down, across, pairs = gaussian_weights(tuple(cells[start:stop]), n_columns)
+        down, across = (
+            xp.astype(to_like(W, codes), codes.dtype, copy=False)
+            for W in (down[:, first_row : first_row + n_rows], across)
+        )
+        lines = xp.reshape(across @ codes, (n, n_rows, -1))
+        sums = xp.reshape(down @ lines, (n, -1, n_codes))
+        found += [sums[:, int(pair), :] for pair in pairs]
+    return found
 
 
 def finish_cells(reduced: Sequence[Array], cells: Sequence[Cell], *, pooling: CellPooling) -> Array:
@@ -305,12 +317,17 @@ class Tiling(NamedTuple):
     pieces: list[Cell]
 
 
+def cut_at_borders(cells: Sequence[Cell]) -> list[Cell]:
+    """Cut the places of an image at all borders of cells."""
+    down = sorted({y for c in cells for y in (c.top, c.bottom)})
+    across = sorted({x for c in cells for x in (c.left, c.right)})
+    return [Cell(*rows, *columns) for rows in pairwise(down) for columns in pairwise(across)]
+
+
 @lru_cache(maxsize=256)
 def make_tiling(cells: tuple[Cell, ...], most_rows: int) -> Tiling:
     """Cut the places of an image at all borders of cells, and join what is left into tiles."""
-    down = sorted({y for c in cells for y in (c.top, c.bottom)})
-    across = sorted({x for c in cells for x in (c.left, c.right)})
-    pieces = [Cell(*rows, *columns) for rows in pairwise(down) for columns in pairwise(across)]
+    pieces = cut_at_borders(cells)
     places = sum(p.size for p in pieces)
     # Tiles of about the same number of places; a run may have to be cut in two.
     n_tiles = ceil(places / most_rows)
@@ -342,15 +359,14 @@ def join_pieces(
     if boxes == list(cells):
         pooled = pieces
     else:
-        pooled = np.empty((len(pieces), len(cells), pieces.shape[2]), np.float32)
+        join, first = (np.maximum, -np.inf) if pooling is CellPooling.MAX else (np.add, 0)
+        pooled = np.full((len(pieces), len(cells), pieces.shape[2]), first, np.float32)
         for i, cell in enumerate(cells):
-            # No border of a cell crosses a box: it lies within if its corner does.
-            within = [
-                cell.top <= box.top < cell.bottom and cell.left <= box.left < cell.right
-                for box in boxes
-            ]
-            parts = pieces[:, within]
-            pooled[:, i] = parts.max(axis=1) if pooling is CellPooling.MAX else parts.sum(axis=1)
+            for b, box in enumerate(boxes):
+                # No border of a cell crosses a box: it lies within if its corner does.
+                if cell.top <= box.top < cell.bottom and cell.left <= box.left < cell.right:
+                    # One by one, without a copy: the pieces of a cell of all places are all of them.
+                    join(pooled[:, i], pieces[:, b], out=pooled[:, i])
     if pooling is CellPooling.MEAN:
         pooled /= np.array([c.size for c in cells], np.float32)[:, None]
     elif pooling is CellPooling.L2:

@@ -21,6 +21,8 @@ from clusterica.ops.patch import (
     Cell,
     CellPooling,
     GaussianWeights,
+    around,
+    cut_at_borders,
     gaussian_weights,
     join_pieces,
     make_tiling,
@@ -114,7 +116,7 @@ def pooled_codes(
         most_rows = min(most_rows, int(np.clip(_RESPONSES // k, *_TILE_ROWS)))
     gaussian = pooling is CellPooling.GAUSSIAN
     # Every place counts for every cell: the rows of places are cut only where tiles end.
-    tiling = make_tiling((_around(cells),) if gaussian else tuple(cells), most_rows)
+    tiling = make_tiling((around(cells),) if gaussian else tuple(cells), most_rows)
     n_places = int(tiling.runs[:, 2].sum())
     group = max(1, most_rows // n_places)  # images that share a tile, if they are small
     width = k
@@ -122,8 +124,7 @@ def pooled_codes(
         n_parts = ceil(k * min(n_places * group, most_rows) / _RESPONSES)
         width = ceil(k / n_parts / 16) * 16
     first = -np.inf if pooling is CellPooling.MAX else 0.0
-    weights = gaussian_weights(tuple(cells), _around(cells).right) if gaussian else _NO_WEIGHTS
-    n_pieces = len(weights.down) * len(weights.across) if gaussian else len(tiling.pieces)
+    n_pieces = len(cells) if gaussian else len(tiling.pieces)
     pieces = np.full((len(images), n_pieces, code.n_sides * k), first, np.float32)
     _encode(
         np.ascontiguousarray(images, np.float32),
@@ -136,21 +137,28 @@ def pooled_codes(
         (patch_size, stride, group, width),
         (int(code), int(pooling), eps is not None),
         (np.float32(eps or 0), np.float32(alpha)),
-        (weights.down.astype(np.float32), weights.across.astype(np.float32)),
+        _weights(cells, pooling),
         pieces,
     )
     if gaussian:
-        return pieces[:, weights.pairs].reshape(len(images), -1)
+        return pieces.reshape(len(images), -1)
     return join_pieces(pieces, tiling.pieces, cells, pooling=pooling)
 
 
-# Compiled code takes arrays, needed or not.
-_NO_WEIGHTS = GaussianWeights(np.empty((0, 0)), np.empty((0, 0)), np.empty(0, int))
+def _weights(cells: Sequence[Cell], pooling: CellPooling) -> tuple[np.ndarray, ...]:
+    """Return the weights of Gaussian pooling; compiled code takes arrays, needed or not."""
+    weights = GaussianWeights(np.empty((0, 0)), np.empty((0, 0)), np.empty(0, int))
+    if pooling is CellPooling.GAUSSIAN:
+        weights = gaussian_weights(tuple(cells), around(cells).right)
+    # Copies: read-only arrays are of another type for the compiler, which would compile all twice.
+    dtypes = np.float32, np.float32, np.int64
+    return tuple(values.astype(dtype) for values, dtype in zip(weights, dtypes, strict=True))
 
 
-def _around(cells: Sequence[Cell]) -> Cell:
-    """Return the cell of all places."""
-    return Cell(0, max(cell.bottom for cell in cells), 0, max(cell.right for cell in cells))
+def n_pieces_joined(cells: Sequence[Cell], pooling: CellPooling) -> int:
+    """Return how many numbers `pooled_codes` holds for a code of an image, besides its features."""
+    boxes = cut_at_borders(cells)
+    return 0 if pooling is CellPooling.GAUSSIAN or boxes == list(cells) else len(boxes)
 
 
 def split_channels(images: np.ndarray, groups: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -423,20 +431,28 @@ def _triangle(s, bias, y, c):  # type: ignore[no-untyped-def]
 
 @compiled
 def _pool_weighted(C, runs, weights, pooled):  # type: ignore[no-untyped-def]
-    """Add the codes of runs of places to all cells: along a run, and then by the weights of its row."""
-    down, across = weights
-    at, n_across = 0, across.shape[0]
-    for r in range(runs.shape[0]):
+    """Add the codes of runs of places to all cells: along each run, and then over the runs."""
+    down, across, pairs = weights
+    n_runs, k = runs.shape[0], C.shape[1]
+    lines = np.empty((n_runs, across.shape[0] * k), np.float32)
+    of_runs = np.empty((down.shape[0], n_runs), np.float32)
+    at = 0
+    for r in range(n_runs):
         y, x, length = runs[r]
+        line = lines[r].reshape(-1, k)
         # Copied, since BLAS takes the columns of a run only if they are contiguous.
-        line = np.dot(across[:, x : x + length].copy(), C[at : at + length])
+        np.dot(across[:, x : x + length].copy(), C[at : at + length], line)
+        of_runs[:, r] = down[:, y]
         at += length
-        for i in range(down.shape[0]):
-            weight = down[i, y]
-            for j in range(n_across if weight > 0 else 0):
-                total, added = pooled[n_across * i + j], line[j]
-                for f in range(total.shape[0]):
-                    total[f] += weight * added[f]
+    # One height of cells at a time: a pyramid has many more pairs of heights and widths than cells.
+    for i in range(down.shape[0]):
+        sums = np.dot(of_runs[i], lines).reshape(-1, k)
+        for cell in range(pairs.shape[0]):
+            height, j = divmod(pairs[cell], across.shape[0])
+            if height == i:
+                total, added = pooled[cell], sums[j]
+                for f in range(k):
+                    total[f] += added[f]
 
 
 @compiled
