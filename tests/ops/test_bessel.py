@@ -68,4 +68,5 @@ def test_the_recurrence_in_ten_thousand_dimensions():
     below, here = log_bessel(4999.0, kappa), log_bessel(5000.0, kappa)
     np.testing.assert_allclose(1 / below.ratio, here.ratio + 10_000 / kappa, rtol=1e-13)
     gap = here.log_value - below.log_value - np.log(below.ratio)
-    assert (np.abs(gap) <= 1e-13 * np.abs(here.log_value)).all()
+    # The logarithm is a sum of terms as large as the order, also where it is near zero.
+    assert (np.abs(gap) <= 1e-13 * (5000 + np.abs(here.log_value))).all()
