@@ -26,7 +26,7 @@ METHODS = ("K-means", "RICA", "DRICA", "d-RICA", *KERNELS)
     "on; d-kRICA is best all the way.",
     options=("data", "device", "rows"),
     needs="STL-10, a GPU",
-    minutes=31,
+    minutes=13,
 )
 def run(ctx: Context) -> Result:
     """Score every method with every number of filters."""

@@ -24,7 +24,7 @@ METHODS = ("DRICA", "d-RICA", "d-kRICA", "d-kRICA, white")
     claim="d-kRICA does best at α = 0.1; d-RICA beats DRICA over a wide range of α, and d-kRICA beats both.",
     options=("data", "device", "rows"),
     needs="STL-10, a GPU",
-    minutes=10,
+    minutes=11,
 )
 def run(ctx: Context) -> Result:
     """Score the supervised methods with every weight."""

@@ -18,7 +18,7 @@ METHODS = ("kRICA", "d-kRICA", *WHITE)
     claim="The best γ of the Gaussian kernel is 0.1.",
     options=("data", "device", "rows"),
     needs="STL-10, a GPU",
-    minutes=13,
+    minutes=9,
 )
 def run(ctx: Context) -> Result:
     """Score the methods with every width."""

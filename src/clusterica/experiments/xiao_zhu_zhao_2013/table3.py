@@ -112,7 +112,7 @@ class Pixels(TransformerMixin, BaseEstimator):
     draws=False,
     options=("data", "device", "rows"),
     needs="STL-10, a GPU",
-    minutes=47,
+    minutes=35,
 )
 def run(ctx: Context) -> Result:
     """Make all kinds of features and train a classifier for every fold."""

@@ -63,7 +63,7 @@ WHITE_COLUMNS = {f"{method}, {STEPS[0]} steps": (method, STEPS[0]) for method in
     draws=False,
     options=("data", "device", "rows"),
     needs="STL-10, a GPU",
-    minutes=20,
+    minutes=14,
 )
 def run(ctx: Context) -> Result:
     """Score the methods with every kernel."""
