@@ -85,8 +85,8 @@ def sparse_coding_section(report: dict[str, Any]) -> list[str]:
         *heading("Sparse coding on the CPU"),
         *provenance(report),
         f"Time to the same objective, ``½ |x - Dᵀ s|² + α |s|₁`` with α = {report['alpha']:g}, of other "
-        f"patches, with their best codes: {rows:,} white patches of photographs, {features} features, {atoms:,} "
-        "atoms, the same start. scikit-learn's ``MiniBatchDictionaryLearning`` has "
+        f"patches, with their best codes: {rows:,} white patches of photographs, {features} features, "
+        f"{atoms:,} atoms, the same start. scikit-learn's ``MiniBatchDictionaryLearning`` has "
         f"{limit:.0f} s and {jobs} processes, enough for {report['sklearn_rows']:,} rows, and the mark is "
         f"the best that it reaches; clusterica has {report['threads']} threads, and sees "
         f"{report['clusterica_rows']:,} rows. {reached}",
