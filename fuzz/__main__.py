@@ -61,10 +61,14 @@ def work(name: str, n_runs: int, seconds: int) -> NoReturn:
     signal.signal(signal.SIGPROF, too_long)
     targets.quiet()
     FOUND.mkdir(exist_ok=True)
-    # A process that is killed (no memory left, say) can't tell by which input: it is noted before.
-    with (FOUND / f"{slug(name)}.last").open("w+b") as file:
+    # A process that is killed (no memory left, say) can't tell by which input: it is noted before. The file is
+    # never cut short: another process of the target that notes its input there would die of a bus error.
+    noted = FOUND / f"{slug(name)}.last"
+    noted.touch()
+    with noted.open("r+b") as file:
         file.truncate(LONGEST + 8)
         last = mmap.mmap(file.fileno(), LONGEST + 8)
+    last[:8] = bytes(8)
 
     def one(content: bytes) -> None:
         last[: len(content) + 8] = len(content).to_bytes(8, "little") + content
