@@ -61,8 +61,8 @@ def work(name: str, n_runs: int, seconds: int) -> NoReturn:
     signal.signal(signal.SIGPROF, too_long)
     targets.quiet()
     FOUND.mkdir(exist_ok=True)
-    # A process that is killed (no memory left, say) can't tell by which input: it is noted before. The file is
-    # never cut short: another process of the target that notes its input there would die of a bus error.
+    # A process that is killed (no memory left, say) can't tell by which input: it is noted before. The file
+    # is never cut short: another process that notes its input there would die of a bus error.
     noted = FOUND / f"{slug(name)}.last"
     noted.touch()
     with noted.open("r+b") as file:
