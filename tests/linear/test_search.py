@@ -200,7 +200,8 @@ def test_weights_are_repeated_rows_where_the_same_are_held_out(request, rng, sha
         np.round(2 * np.log10(weighted.C_path_), 3), np.round(2 * np.log10(repeated.C_path_), 3)
     )
     assert len(common) >= 5  # a row near the border may make the search end a step later
-    assert pytest.approx(repeated.C_, rel=0.3) == weighted.C_
+    # The top of a parabola through scores of some 100 rows: a row more or less moves it by part of a step.
+    assert abs(np.log10(repeated.C_ / weighted.C_)) < 0.5
     np.testing.assert_allclose(
         weighted.validation_scores_.max(), repeated.validation_scores_.max(), atol=0.03
     )

@@ -146,3 +146,51 @@ def test_ends_where_nothing_lowers_it():
     assert lbfgs.done(result.params).all()
     assert (result.params.gap > 1e-12).all()
     np.testing.assert_array_equal(result.params.params, np.ones((1, 2)))
+
+
+def test_moves_of_functions_that_bend_alike_save_steps(put, rng):
+    """Hessians are I + a A: moves for one a, with their y as of another, are those of the other."""
+    U, _ = np.linalg.qr(rng.normal(size=(2, 20, 3)))
+    A = (U * np.array([100.0, 30.0, 10.0])) @ U.transpose(0, 2, 1)
+    minima = rng.normal(size=(2, 20))
+    here = ManyLBFGS(parabola(put(minima), put(np.eye(20) + A)), same, tol=1e-6)
+    moves = run(here, put(np.zeros((2, 20)))).params.moves
+    moves = moves._replace(y=moves.s + 3 * (moves.y - moves.s))
+    other = ManyLBFGS(parabola(put(-minima), put(np.eye(20) + 3 * A)), same, tol=1e-6)
+    plain, quick = (
+        iterate(other.step, LoopState(0, other.start(put(minima), m)), max_iter=200, tol=0.0)
+        for m in (None, moves)
+    )
+    assert plain.converged
+    assert quick.converged
+    assert quick.n_iter < 0.7 * plain.n_iter
+    np.testing.assert_allclose(to_host(quick.params.params), -minima, atol=0.01)
+
+
+@given(seed=st.integers(0, 2**32 - 1), n_moves=st.integers(1, 14))
+def test_directions_are_those_of_the_two_loops(seed, n_moves):
+    """Against the two loops of L-BFGS, move by move, with trials that were rejected in between."""
+    rng = np.random.default_rng(seed)
+    k, n, m = 3, 20, 10
+    A = rng.normal(size=(k, n, n))
+    H = A @ A.transpose(0, 2, 1) + np.eye(n)
+    metric = np.diag(rng.uniform(0.5, 2, n))
+    lbfgs = ManyLBFGS(parabola(np.zeros((k, n)), H), lambda G: G @ metric, tol=0.0, memory=m)
+    here, kept_moves = lbfgs.start(rng.normal(size=(k, n))), [[] for _ in range(k)]
+    for _ in range(n_moves):
+        trial, kept = rng.normal(size=(k, n)), rng.random(k) < 0.8
+        there = lbfgs.evaluate(trial)
+        for j in np.flatnonzero(kept):
+            s, y = trial[j] - here.params[j], there.gradient[j] - here.values.gradient[j]
+            kept_moves[j] = [*kept_moves[j], (s, y)][-m:]
+        here = lbfgs._aimed(lbfgs._moved(here, trial, there, kept), np.ones(k, bool))
+    for j in range(k):
+        q, shares = here.values.gradient[j], []
+        for s, y in reversed(kept_moves[j]):
+            shares.append(s @ q / (s @ y))
+            q = q - shares[-1] * y
+        s, y = kept_moves[j][-1] if kept_moves[j] else (q, metric @ q)
+        r = metric @ q * (s @ y / (y @ metric @ y) if kept_moves[j] else 1.0)
+        for (s, y), share in zip(kept_moves[j], reversed(shares), strict=True):
+            r = r + s * (share - y @ r / (s @ y))
+        np.testing.assert_allclose(here.direction[j], -r, rtol=1e-6, atol=1e-6 * np.abs(r).max())

@@ -166,9 +166,9 @@ class HeldOutScores:
             # The nearest strength has the most similar weights: the fewest iterations from there.
             near = min(self.solutions, key=lambda s: abs(s - step), default=None)
             starts += [None] * n if near is None else self.solutions[near]
-            for out in self._folds:
+            for i, out in enumerate(self._folds):
                 kept = np.where(out, 0, self._weights)
-                tasks.append(Task(strength, kept / kept.sum(), self._tol, self._max_iter))
+                tasks.append(Task(strength, kept / kept.sum(), self._tol, self._max_iter, part=i))
         solutions = self._solver.solve_all(tasks, starts, self._progress, show_iterations=False)
         for i, step in enumerate(strengths):
             self.solutions[step] = solutions[i * n : (i + 1) * n]

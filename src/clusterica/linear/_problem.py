@@ -67,12 +67,16 @@ class Problem:
 
 
 class Task(NamedTuple):
-    """One solve of a problem: C, the shares of the rows in float64, and when to stop."""
+    """One solve of a problem: C, the shares of the rows in float64, and when to stop.
+
+    Tasks of one ``part`` have the same shares: solvers may learn from one for the next.
+    """
 
     C: float
     shares: HostArray
     tol: float
     max_iter: int
+    part: int = 0
 
     @property
     def floor(self) -> float:

@@ -16,7 +16,7 @@ from clusterica.optim._loop import (
     stored_draws,
     stored_with,
 )
-from clusterica.optim._many_lbfgs import ManyLBFGS, Values
+from clusterica.optim._many_lbfgs import ManyLBFGS, Moves, Values
 from clusterica.optim._many_newton import Losses, ManyNewton
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "Losses",
     "ManyLBFGS",
     "ManyNewton",
+    "Moves",
     "Position",
     "Progress",
     "Recorder",

@@ -2,6 +2,14 @@
 
 Row k of the parameters belongs to function k, which has its own moves and step lengths: a step that is too
 long for one function does not slow down the others. Every step costs one evaluation.
+
+The directions come from the compact form of L-BFGS [1]_: two triangular systems of the inner products of the
+moves, which are a dozen pieces of work for a GPU where two loops over ten moves are 140.
+
+References
+----------
+.. [1] R. Byrd, J. Nocedal and R. Schnabel, "Representations of quasi-Newton matrices and their use in limited
+   memory methods", Mathematical Programming 63, 1994.
 """
 
 from __future__ import annotations
@@ -10,8 +18,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from clusterica.arrays import Array, namespace_of
-from clusterica.optim._lbfgs import SUFFICIENT, two_loops
+from clusterica.arrays import Array, device_of, namespace_of
+from clusterica.optim._lbfgs import SUFFICIENT
 from clusterica.optim._loop import Step
 
 # Each rejected trial shortens the step to 0.7 or less. After 5 in a row the direction must be bad, and the
@@ -26,16 +34,23 @@ class Values(NamedTuple):
     gradient: Array
 
 
-class Move(NamedTuple):
-    """An accepted move of every function: s, the change y of the gradient, ``M⁻¹ y``, and ``1 / sᵀy``.
+class Moves(NamedTuple):
+    """The last accepted moves of every function, oldest first, and their inner products.
 
-    All are zero for a function whose trial was rejected in that step.
+    s, y, inverse_y : arrays of shape (n_functions, n_moves, n_params)
+        The moves, the changes of the gradient, and ``M⁻¹ y``.
+    used : array of shape (n_functions, n_moves)
+        1 for a move, 0 for a place without one.
+    bends, sizes : arrays of shape (n_functions, n_moves, n_moves)
+        ``s_i · y_j`` for i <= j, 0 for the others; and ``y_i · M⁻¹ y_j``.
     """
 
     s: Array
     y: Array
     inverse_y: Array
-    scale: Array
+    used: Array
+    bends: Array
+    sizes: Array
 
 
 class Positions(NamedTuple):
@@ -51,10 +66,9 @@ class Positions(NamedTuple):
     inverse_gradient: Array
     direction: Array
     length: Array
-    factor: Array
     gap: Array
     misses: Array
-    moves: tuple[Move, ...] = ()
+    moves: Moves
 
     @property
     def objective(self) -> Array:
@@ -79,8 +93,9 @@ class ManyLBFGS:
     noise : float, default=1e-13
         Relative rise of an objective that may be rounding; below it the slopes decide whether a move
         is accepted.
-    memory : int, default=6
-        Number of moves to keep.
+    memory : int, default=10
+        Number of moves to keep. Searches for C on 50,000 x 3,200 features of CIFAR-10 took 111 passes with 6,
+        94 with 10 and 92 with 16.
     floor : float, default=0.0
         Smallest objective that the remaining decrease is compared with.
     """
@@ -89,15 +104,20 @@ class ManyLBFGS:
     precondition: Callable[[Array], Array]
     tol: float
     noise: float = 1e-13
-    memory: int = 6
+    memory: int = 10
     floor: float = 0.0
 
-    def start(self, params: Array) -> Positions:
-        """Return the first positions; costs one evaluation."""
+    def start(self, params: Array, moves: Moves | None = None) -> Positions:
+        """Return the first positions; costs one evaluation.
+
+        Moves of functions that bend alike, with their changes y as of these functions, save the steps that
+        would find them.
+        """
         values = self.evaluate(params)
         ones = values.objective * 0 + 1
         inverse = self.precondition(values.gradient)
-        here = Positions(params, values, inverse, -inverse, ones, ones, ones, ones * 0)
+        remembered = self._none(params) if moves is None else self._measured(moves)
+        here = Positions(params, values, inverse, -inverse, ones, ones, ones * 0, remembered)
         return self._aimed(here, ones > 0)
 
     def done(self, here: Positions) -> Array:
@@ -127,22 +147,19 @@ class ManyLBFGS:
         chord = old.length * slope / xp.where(rises, slope - end_slope, -1.0)
         chord = xp.clip(chord, min=1e-3 * old.length, max=0.7 * old.length)
         shorter = xp.where(rises, chord, 0.1 * old.length)
-        new = new._replace(
-            length=xp.where(kept, 1.0, xp.where(missed, shorter, old.length)),
-            misses=xp.where(kept, 0.0, old.misses + xp.astype(missed, old.misses.dtype)),
-        )
-        new = self._aimed(new, kept)
+        misses = xp.where(kept, 0.0, old.misses + xp.astype(missed, old.misses.dtype))
         # Functions whose directions were bad forget their moves.
-        bad = missed & (new.misses == _MISSES_TO_RESTART)
-        if bool(xp.any(bad)):
-            new = new._replace(
-                moves=tuple(m._replace(scale=xp.where(bad, 0.0, m.scale)) for m in new.moves),
-                factor=xp.where(bad, 1.0, new.factor),
-                length=xp.where(bad, 1.0, new.length),
-            )
-            new = self._aimed(new, bad)
+        bad = missed & (misses == _MISSES_TO_RESTART)
+        used = xp.where(bad[:, None], 0.0, new.moves.used)
+        new = new._replace(
+            length=xp.where(missed & ~bad, shorter, xp.where(kept | bad, 1.0, old.length)),
+            misses=misses,
+            moves=new.moves._replace(used=used),
+        )
+        new = self._aimed(new, kept | bad)
         left = xp.where(self.done(new), 0.0, new.gap)
-        return Step(new, float(xp.sum(new.values.objective)), float(xp.max(left)))
+        told = xp.stack([xp.sum(new.values.objective), xp.max(left)])  # a device is waited for once
+        return Step(new, float(told[0]), float(told[1]))
 
     def _moved(self, old: Positions, trial: Array, there: Values, kept: Array) -> Positions:
         """Move the functions whose trial was accepted, and store the move."""
@@ -153,36 +170,36 @@ class ManyLBFGS:
         objective = xp.where(kept, there.objective, old.values.objective)
         inverse = xp.where(column, self.precondition(gradient), old.inverse_gradient)
         s, y = params - old.params, gradient - old.values.gradient
-        inverse_y = inverse - old.inverse_gradient
-        product, size = _dots(s, y), _dots(y, inverse_y)
-        # One over a smaller number overflows; and no curvature is learned from a move that is not kept.
-        least = float(xp.finfo(product.dtype).smallest_normal)
-        bent = kept & (product > least) & (size > least)
-        scale = xp.where(bent, 1 / xp.where(bent, product, 1.0), 0.0)
-        factor = xp.where(bent, product / xp.where(bent, size, 1.0), old.factor)
-        moves = (*old.moves, Move(s, y, inverse_y, scale))[-self.memory :]
         return old._replace(
             params=params,
             values=Values(objective, gradient),
             inverse_gradient=inverse,
-            factor=factor,
-            moves=moves,
+            moves=_with_move(old.moves, s, y, inverse - old.inverse_gradient, kept),
         )
+
+    def _none(self, params: Array) -> Moves:
+        """Return places for moves without any."""
+        xp, (k, n), m = namespace_of(params), params.shape, self.memory
+
+        def zeros(*shape: int) -> Array:
+            return xp.zeros((k, *shape), dtype=params.dtype, device=device_of(params))
+
+        return Moves(zeros(m, n), zeros(m, n), zeros(m, n), zeros(m), zeros(m, m), zeros(m, m))
+
+    def _measured(self, moves: Moves) -> Moves:
+        """Return moves with what belongs to this preconditioner, and to their y."""
+        xp, (k, m, n) = namespace_of(moves.y), moves.y.shape
+        inverse_y = xp.reshape(self.precondition(xp.reshape(moves.y, (-1, n))), (k, m, n))
+        bends = moves.s @ xp.matrix_transpose(moves.y)
+        sizes = moves.y @ xp.matrix_transpose(inverse_y)
+        bent = _is_bent(_diagonal(bends), _diagonal(sizes))
+        used = xp.where(bent, moves.used, 0.0)
+        return Moves(moves.s, moves.y, inverse_y, used, xp.triu(bends), sizes)
 
     def _aimed(self, here: Positions, which: Array) -> Positions:
-        """Set the direction of some functions by the two-loop recursion, and their gap."""
+        """Set the direction of some functions, and their gap."""
         xp = namespace_of(here.params)
-
-        def guess(q: Array, shares: list[Array]) -> Array:
-            r = here.inverse_gradient
-            for move, share in zip(reversed(here.moves), shares, strict=True):
-                r = r - share * move.inverse_y  # becomes M⁻¹ q, without another solve
-            return r * here.factor[:, None]
-
-        moves = [(move.s, move.y, move.scale[:, None]) for move in here.moves]
-        direction = -two_loops(
-            here.values.gradient, moves, guess, lambda a, b: _dots(a, b)[:, None]
-        )
+        direction = _direction(here)
         promised = -_dots(direction, here.values.gradient)
         by_metric = _dots(here.inverse_gradient, here.values.gradient)
         # Close to the minimum rounding may turn a direction uphill.
@@ -195,6 +212,78 @@ class ManyLBFGS:
             direction=xp.where(which[:, None], direction, here.direction),
             gap=xp.where(which, gap, here.gap),
         )
+
+
+def _direction(here: Positions) -> Array:
+    """Return ``-H g`` for every function.
+
+    The two loops are ``R α = S g`` and ``Rᵀ β = diag(R) α - f (V g - sizes α)``; then
+    ``H g = f (M⁻¹ g - Σ α_i v_i) + Σ β_i s_i``. Here R are the bends, V the ``v_i = M⁻¹ y_i``, and the factor
+    f is ``s·y / y·v`` of the last move.
+    """
+    xp, moves, used = namespace_of(here.params), here.moves, here.moves.used
+    gradient = here.values.gradient[:, :, None]
+    both = used[:, :, None] * used[:, None, :] > 0
+    # Places without a move have a 1 on the diagonal, and zeros else.
+    R = xp.where(both, moves.bends, xp.eye(used.shape[1], dtype=used.dtype, device=device_of(used)))
+    sizes = xp.where(both, moves.sizes, 0.0)
+    last = used[:, -1] > 0
+    factor = xp.where(last, R[:, -1, -1] / xp.where(last, sizes[:, -1, -1], 1.0), 1.0)
+    factor = factor[:, None, None]
+    shares = _solve_upper(R, used[:, :, None] * (moves.s @ gradient))
+    pull = used[:, :, None] * (moves.inverse_y @ gradient) - sizes @ shares
+    right = _diagonal(R)[:, :, None] * shares - factor * pull
+    adds = _solve_upper(R, right, transposed=True)
+    shift = xp.matrix_transpose(shares) @ moves.inverse_y
+    step = factor * (here.inverse_gradient[:, None, :] - shift)
+    return -(step + xp.matrix_transpose(adds) @ moves.s)[:, 0, :]
+
+
+def _with_move(moves: Moves, s: Array, y: Array, inverse_y: Array, kept: Array) -> Moves:
+    """Return the moves with one more of the functions that keep it, in place of their oldest."""
+    xp = namespace_of(s)
+    all_s, all_y, all_inverse = (
+        xp.where(kept[:, None, None], xp.concat([old[:, 1:, :], new[:, None, :]], axis=1), old)
+        for old, new in ((moves.s, s), (moves.y, y), (moves.inverse_y, inverse_y))
+    )
+    bend = all_s @ y[:, :, None]
+    size = all_inverse @ y[:, :, None]
+    bent = xp.astype(_is_bent(bend[:, -1:, 0], size[:, -1:, 0]), s.dtype)
+    bends = xp.concat([moves.bends[:, 1:, 1:], bend[:, :-1, :]], axis=2)
+    below = xp.concat([xp.zeros_like(bends[:, :1, 1:]), bend[:, -1:, :]], axis=2)
+    sizes = xp.concat([moves.sizes[:, 1:, 1:], size[:, :-1, :]], axis=2)
+    used = xp.concat([moves.used[:, 1:], bent], axis=1)
+    return Moves(
+        all_s,
+        all_y,
+        all_inverse,
+        xp.where(kept[:, None], used, moves.used),
+        xp.where(kept[:, None, None], xp.concat([bends, below], axis=1), moves.bends),
+        xp.where(
+            kept[:, None, None],
+            xp.concat([sizes, xp.matrix_transpose(size)], axis=1),
+            moves.sizes,
+        ),
+    )
+
+
+def _is_bent(product: Array, size: Array) -> Array:
+    """Return where ``s·y`` and ``y·v`` are curvature: one over a smaller number overflows."""
+    least = float(namespace_of(product).finfo(product.dtype).smallest_normal)
+    return (product > least) & (size > least)
+
+
+def _solve_upper(R: Array, B: Array, *, transposed: bool = False) -> Array:
+    """Return ``R⁻¹ B``, or ``R⁻ᵀ B``, of upper triangles."""
+    xp = namespace_of(R)
+    A = xp.matrix_transpose(R) if transposed else R
+    if hasattr(xp.linalg, "solve_triangular"):
+        return xp.linalg.solve_triangular(A, B, upper=not transposed)
+    return xp.linalg.solve(A, B)
+
+
+def _diagonal(M: Array) -> Array:
+    return namespace_of(M).linalg.diagonal(M)
 
 
 def _dots(a: Array, b: Array) -> Array:
