@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 import clusterica
-from clusterica.arrays import device_of, to_host
+from clusterica.arrays import Place, as_rows, device_of, to_host
 from clusterica.linear import LinearSVC, RidgeClassifier
 from clusterica.linear._newton import NewtonSolver
+from clusterica.linear._problem import learn_standard, standardised_rows
 
 
 def strict(X, path, device="CPU_DEVICE"):
@@ -167,3 +168,19 @@ def test_pickle(tall):
     model = LinearSVC(C=0.01).fit(X, y)
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.decision_function(X), model.decision_function(X))
+
+
+def test_a_sample_of_rows_that_were_sent_is_not_sent_again(monkeypatch, tall):
+    xp = pytest.importorskip("array_api_strict")
+    device = xp.empty(0, device=xp.Device("device1"))
+    monkeypatch.setattr(Place, "of_work", lambda home: Place(device))
+    X, _ = tall
+    rows = as_rows(X)
+    standard = learn_standard(rows, np.ones(len(X)), centre=True, scale=True)
+    assert rows.stay
+    monkeypatch.setattr(type(rows), "take", None)
+    indices = np.array([3, 5, 100, 399])
+    found = standardised_rows(rows, standard, indices, rows.dtype)
+    assert device_of(found) == device_of(device)
+    expected = (X[indices] - X.mean(axis=0)) / X.std(axis=0)
+    np.testing.assert_allclose(to_host(found), expected, atol=1e-5)

@@ -62,6 +62,11 @@ class Rows(ABC):
         return self.home.on_host and not self.place.on_host
 
     @property
+    def stay(self) -> bool:
+        """Whether blocks are where they are worked on: all the time, or since the first walk."""
+        return not self.sent or self._kept is not None
+
+    @property
     def sparse(self) -> bool:
         """Whether blocks are CSR; on a device they are dense."""
         return self._is_csr and self.place.is_numpy

@@ -230,7 +230,7 @@ def standardised_rows(
     rows: Rows, standard: Standard, indices: HostArray, dtype: np.dtype[Any]
 ) -> Array:
     """Return the rows at sorted indices, standardised, where the rows are."""
-    if rows.place.is_numpy or rows.home.is_numpy:
+    if rows.place.is_numpy or not rows.stay:
         X = rows.place.put(rows.take(indices))
     else:  # on a device, without a detour through the host
         parts = []
