@@ -10,7 +10,7 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 
-from clusterica.arrays import Array, namespace_of, working_memory
+from clusterica.arrays import Array, namespace_of, one_blas_thread, to_host, to_like, working_memory
 
 HostArray = np.ndarray[Any, Any]
 
@@ -121,6 +121,12 @@ def polar_factor(M: Array) -> Array:
         C = _newton_polar(M)
         if C is not None:
             return C
+    # Small decompositions are many short steps, one after the other: 0.4 ms for 64 x 64 by one thread of a
+    # host, 1.2 ms by two, and longer by a device.
+    if max(M.shape) <= 128:
+        with one_blas_thread():
+            U, _, Vt = np.linalg.svd(to_host(M), full_matrices=False)
+        return to_like(U @ Vt, M)
     U, _, Vt = namespace_of(M).linalg.svd(M, full_matrices=False)
     return U @ Vt
 
