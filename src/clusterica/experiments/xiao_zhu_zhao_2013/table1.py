@@ -21,8 +21,8 @@ from clusterica.experiments._registry import experiment
 from clusterica.experiments._result import Result
 from clusterica.experiments.xiao_zhu_zhao_2013._caltech import RESIZED, Pictures, caltech
 from clusterica.experiments.xiao_zhu_zhao_2013._methods import (
+    SLOW,
     SUPERVISED,
-    WHITE,
     Setting,
     candidates,
     cells,
@@ -52,13 +52,14 @@ NOTE = (
     "whitening, of which the paper tells nothing, are chosen with K-means by the cross-validation of its "
     "classifier, on training images. Settings: the paper's λ, α and γ, then those that "
     "the cross-validation of the classifier chose among others, then these on several kinds of images "
-    "({kinds}: colour and pixels of a patch), all features side by side. KSR's own codes are those of half "
-    "as many patches in each direction as the others'; own codes of {slow} "
-    "have no last column. Dead there: the most of a kind. Accuracy is the mean over classes. Quoted rows are "
-    "printed as the paper has them; P4-descriptors computes them, from descriptors in place of patches."
+    "({kinds}: colour and pixels of a patch), all features side by side. {slow}Dead there: the most of a "
+    "kind. Accuracy is the mean over classes. Quoted rows are printed as the paper has them; P4-descriptors "
+    "computes ScSPM, D-KSVD and LC-KSVD, from descriptors in place of patches."
 )
+SLOW_NOTE = "Own codes of {slow} have no last column. "
+KSR_NOTE = "KSR's own codes are those of half as many patches in each direction as the others'. "
 DIFFERENCES = (
-    "{n_filters} filters (KICA: {n_filters_kica}) in place of 1020, one patch in {stride} in each direction "
+    "{n_filters} filters{kica} in place of 1020, one patch in {stride} in each direction "
     "in place of all, and the largest of each sign of a code over {n_cells} cells ({grid}) in place of four "
     "numbers of a filter"
 )
@@ -178,19 +179,22 @@ def run(ctx: Context) -> Result:
         steps=constants.steps(),
         seed=ctx.seed,
     )
-    values |= ctx.parts(settings, jobs, optional=WHITE)
+    values |= ctx.parts(settings, jobs, optional=SLOW)
+    quoted = [
+        (f"{name} (quoted)", PAPER[name]) for name in SLOW if PAPER[name] and name not in values
+    ]
     return Result(
         columns=(*first_columns(data), "Which", "Several sizes, grey and colour (%)"),
         rows=[
             *((name, PAPER[name], *cells(values[name])) for name in PAPER if name in values),
-            *((name, figure, "", "", "", "") for name, figure in QUOTED),
+            *((name, figure, "", "", "", "") for name, figure in (*quoted, *QUOTED)),
         ],
         values={},
         settings=settings,
         note=_note(values, sizes),
         checks=()
         if ctx.quick
-        else method_checks(PAPER, values, _kinds(sizes), _differences(sizes)),
+        else method_checks(PAPER, values, _kinds(sizes), _differences(values, sizes)),
     )
 
 
@@ -199,10 +203,11 @@ def _kinds(sizes: Sizes) -> str:
     return f"{len(sizes.kinds)} kinds of features side by side ({words}) where the paper has one"
 
 
-def _differences(sizes: Sizes) -> str:
+def _differences(values: dict[str, Any], sizes: Sizes) -> str:
+    n_kica = sizes.n_classes * sizes.filters_per_class_kica
     return DIFFERENCES.format(
         n_filters=sizes.n_classes * sizes.filters_per_class,
-        n_filters_kica=sizes.n_classes * sizes.filters_per_class_kica,
+        kica=f" (KICA: {n_kica})" if "KICA" in values else "",
         stride=sizes.stride,
         n_cells=sum(height * width for height, width in sizes.grid),
         grid=", ".join(f"{height} x {width}" for height, width in sizes.grid),
@@ -211,10 +216,12 @@ def _differences(sizes: Sizes) -> str:
 
 def _note(values: dict[str, Any], sizes: Sizes) -> str:
     kinds = ", ".join(f"{color} {size}" for color, size in sizes.kinds)
+    slow = slow_words(values)
     numbers = sizes._asdict() | {
         "kinds": kinds,
-        "differences": _differences(sizes),
-        "slow": slow_words(values),
+        "differences": _differences(values, sizes),
+        "slow": (KSR_NOTE if "KSR" in values else "")
+        + (SLOW_NOTE.format(slow=slow) if slow else ""),
     }
     similar = similarity_note(values["median k"])
     return " ".join(
