@@ -7,7 +7,7 @@ inverse Hessian (`precondition`), which is used until there are moves to learn f
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -124,17 +124,24 @@ class LBFGS:
         return Step(Position(params, there, moves, share, squared**0.5), there.objective, change)
 
     def direction(self, old: Position) -> Array:
-        """Return the move that comes next, before a line search; without moves in memory, preconditioned."""
+        """Return the move that comes next, before a line search; without moves in memory, preconditioned.
 
-        def guess(q: Array, shares: list[Any]) -> Array:
-            if self.precondition is not None:
-                return self.precondition(q, old.evaluation.extra)
+        These are the two loops of L-BFGS (Nocedal and Wright, algorithm 7.4).
+        """
+        q, shares = old.evaluation.gradient, []
+        for s, y, scale in reversed(old.moves):
+            shares.append(scale * _dot(s, q))
+            q = q - shares[-1] * y
+        if self.precondition is not None:
+            r = self.precondition(q, old.evaluation.extra)
+        else:
             # ``sᵀy / yᵀy`` of the last move, in two steps so that ``yᵀy`` does not overflow.
             _, y, scale = old.moves[-1]
             bend = _length(y)
-            return (q / bend) / (scale * bend)
-
-        return -two_loops(old.evaluation.gradient, old.moves, guess, _dot)
+            r = (q / bend) / (scale * bend)
+        for (s, y, scale), share in zip(old.moves, reversed(shares), strict=True):
+            r = r + s * (share - scale * _dot(y, r))
+        return -r
 
     def _from_memory(self, old: Position) -> tuple[Any, Evaluation, Array, float] | None:
         """Search along the L-BFGS direction, if it is a descent direction."""
@@ -187,33 +194,3 @@ class LBFGS:
                 return trial, there, share * move, share
             share /= shorten
         return None
-
-
-def two_loops(
-    gradient: Array,
-    moves: Sequence[tuple[Array, Array, Any]],
-    guess: Callable[[Array, list[Any]], Array],
-    dot: Callable[[Array, Array], Any],
-) -> Array:
-    """Return ``H g``, H from moves s with changes y of the gradient (Nocedal and Wright, algorithm 7.4).
-
-    Parameters
-    ----------
-    gradient : array
-        The gradient g, of one function or of many.
-    moves : sequence of (s, y, 1 / sᵀy)
-        The moves, oldest first; the last number is 0 for a move to ignore.
-    guess : callable
-        ``guess(q, shares)`` applies a first estimate of H to ``q = g - sum of shares y``; the shares are
-        those of the moves, newest first.
-    dot : callable
-        The inner product, in a shape that multiplies a move.
-    """
-    q, shares = gradient, []
-    for s, y, scale in reversed(moves):
-        shares.append(scale * dot(s, q))
-        q = q - shares[-1] * y
-    r = guess(q, shares)
-    for (s, y, scale), share in zip(moves, reversed(shares), strict=True):
-        r = r + s * (share - scale * dot(y, r))
-    return r
