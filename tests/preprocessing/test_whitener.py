@@ -36,9 +36,12 @@ def test_covariance_is_the_identity(method, seed, d):
     X = correlated(100, d, seed)
     whitener = Whitener(method, eps=0.0)
     Y = whitener.fit_transform(X)
-    np.testing.assert_allclose(np.cov(Y.T).reshape(d, d), np.eye(d), atol=1e-6)
-    np.testing.assert_allclose(Y.mean(axis=0), 0, atol=1e-6)
-    np.testing.assert_allclose(whitener.inverse_transform(Y), X, rtol=1e-6, atol=1e-6)
+    # A covariance has the squared condition of its rows, and some draws of these are nearly singular.
+    condition = np.linalg.cond(X - X.mean(axis=0))
+    tol = 1e-6 + 10 * np.finfo(float).eps * condition**2
+    np.testing.assert_allclose(np.cov(Y.T).reshape(d, d), np.eye(d), atol=tol)
+    np.testing.assert_allclose(Y.mean(axis=0), 0, atol=tol)
+    np.testing.assert_allclose(whitener.inverse_transform(Y), X, rtol=tol, atol=tol)
 
 
 @pytest.mark.parametrize("eps", [0.0, 0.01, 2.0])
