@@ -60,12 +60,16 @@ def pytest_terminal_summary(terminalreporter, exitstatus, config):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item):
-    """Seed ``default_rng()`` by the run and the test, so that fresh draws can be repeated."""
+    """Seed ``default_rng()`` by the run and the test, so that fresh draws can be repeated.
+
+    And NumPy's global state, from which estimators without a random_state draw their seeds.
+    """
     test, original, count = (
         zlib.crc32(item.nodeid.encode()),
         np.random.default_rng,
         itertools.count(),
     )
+    np.random.seed([item.config.fresh_seed, test])  # noqa: NPY002
 
     def default_rng(seed=None):
         if seed is None:
