@@ -58,7 +58,8 @@ def test_spectrum_of_estimators_with_a_whitener(X, ax):
 
 
 def test_spectrum_of_a_kernel_whitener(X, ax):
-    ica = KernelICA(3, random_state=0).fit(X)
+    # One step: in the space of the kernel some draws have directions that never converge.
+    ica = KernelICA(3, tol=1.0, random_state=0).fit(X)
     before, after = SpectrumDisplay.from_estimator(ica, ax=ax).lines_
     np.testing.assert_allclose(before.get_ydata(), ica.whitener_.eigenvalues_)
     np.testing.assert_array_equal(after.get_ydata(), 1)  # it adds no constant
