@@ -41,7 +41,8 @@ def test_white_signals():
     K, W, S = cluster_ica(white, whiten=False, random_state=0)
     assert K is None
     np.testing.assert_allclose(W @ white, S, atol=1e-8)
-    np.testing.assert_allclose(W @ W.T, np.eye(5), atol=0.05)  # sources are all but uncorrelated
+    # Sources are uncorrelated but for chance, which has a standard error of 0.02 or less.
+    np.testing.assert_allclose(W @ W.T, np.eye(5), atol=0.1)
 
 
 def test_the_same_sources_as_picard():
