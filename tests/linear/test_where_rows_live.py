@@ -177,10 +177,22 @@ def test_a_sample_of_rows_that_were_sent_is_not_sent_again(monkeypatch, tall):
     X, _ = tall
     rows = as_rows(X)
     standard = learn_standard(rows, np.ones(len(X)), centre=True, scale=True)
-    assert rows.stay
+    assert rows.on_device
     monkeypatch.setattr(type(rows), "take", None)
     indices = np.array([3, 5, 100, 399])
     found = standardised_rows(rows, standard, indices, rows.dtype)
     assert device_of(found) == device_of(device)
     expected = (X[indices] - X.mean(axis=0)) / X.std(axis=0)
+    np.testing.assert_allclose(to_host(found), expected, atol=1e-5)
+
+
+def test_a_sample_of_rows_in_host_memory_does_not_load_all_of_them(monkeypatch, tall):
+    pytest.importorskip("torch")
+    X, _ = tall
+    with clusterica.config_context(device="cpu"):
+        rows = as_rows(X)
+        standard = learn_standard(rows, np.ones(len(X)), centre=True, scale=True)
+        monkeypatch.setattr(type(rows), "blocks", None)
+        found = standardised_rows(rows, standard, np.array([3, 5]), rows.dtype)
+    expected = (X[[3, 5]] - X.mean(axis=0)) / X.std(axis=0)
     np.testing.assert_allclose(to_host(found), expected, atol=1e-5)

@@ -62,9 +62,9 @@ class Rows(ABC):
         return self.home.on_host and not self.place.on_host
 
     @property
-    def stay(self) -> bool:
-        """Whether blocks are where they are worked on: all the time, or since the first walk."""
-        return not self.sent or self._kept is not None
+    def on_device(self) -> bool:
+        """Whether all rows are on a device: they came as its arrays, or were sent there to stay."""
+        return not self.home.on_host or self._kept is not None
 
     @property
     def sparse(self) -> bool:

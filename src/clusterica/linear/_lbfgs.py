@@ -50,6 +50,7 @@ from clusterica.optim import (
     ManyLBFGS,
     ManyNewton,
     Moves,
+    Positions,
     Progress,
     Stored,
     Values,
@@ -105,9 +106,15 @@ class LBFGSSolver(Solver):
             floor=task.floor,
             # Sums over blocks are in float64, so objectives are off by a few roundings.
             noise=4 * eps,
-            # A move takes three arrays of the parameters in float64; at most half of the memory.
-            memory=max(3, min(10, rows.place.memory // (2 * 24 * math.prod(shape)))),
+            # A move takes three arrays of the parameters in float64. Those of the start, of a step and of the
+            # next one are there at the same time, and copies on the way.
+            memory=max(3, min(10, rows.place.memory // (5 * 24 * math.prod(shape)))),
         )
+
+        def pack(positions: Positions) -> Any:
+            if bool(to_host(lbfgs.done(positions)).all()):
+                positions = positions._replace(moves=positions.moves.bare())
+            return positions, self.n_passes
 
         def unpack(packed: Any) -> Any:
             params, self.n_passes = packed
@@ -117,9 +124,8 @@ class LBFGSSolver(Solver):
         # each other.
         few = rows.place.is_numpy and rows.n_rows * rows.n_features <= 10**7
         with one_blas_thread() if few else nullcontext():
-            stored = Stored(lambda params: (params, self.n_passes), unpack)
             begin = lbfgs.start(params, self._moves_at(task))
-            end, solution = _minimum(lbfgs, begin, task, progress, eps, stored)
+            end, solution = _minimum(lbfgs, begin, task, progress, eps, Stored(pack, unpack))
         self._keep_moves(task, end.moves)
         return solution
 
@@ -130,6 +136,8 @@ class LBFGSSolver(Solver):
         if part is None:
             return None
         C, moves = self._before[part]
+        if part == task.part:
+            del self._before[part]  # and its memory
         # y = D s + 2C A s, where D is 1 for the weights and 0 for the intercept.
         xp = namespace_of(moves.s)
         penalised = xp.concat([moves.s[:, :, :-1], 0 * moves.s[:, :, -1:]], axis=2)
@@ -138,8 +146,8 @@ class LBFGSSolver(Solver):
     def _keep_moves(self, task: Task, moves: Moves) -> None:
         """Keep the moves of a part for its next solve, as far as they fit a quarter of the memory."""
         self._before.pop(task.part, None)
-        self._before[task.part] = task.C, moves
-        n_kept = max(1, self._problem.rows.place.memory // (4 * 24 * math.prod(moves.s.shape)))
+        self._before[task.part] = task.C, moves.bare()
+        n_kept = max(1, self._problem.rows.place.memory // (4 * 16 * math.prod(moves.s.shape)))
         for part in list(self._before)[:-n_kept]:
             del self._before[part]
 

@@ -66,17 +66,20 @@ class Problem:
     intercept: bool
 
 
+ALL = -1
+
+
 class Task(NamedTuple):
     """One solve of a problem: C, the shares of the rows in float64, and when to stop.
 
-    Tasks of one ``part`` have the same shares: solvers may learn from one for the next.
+    Tasks of one ``part``, a fold or `ALL`, have the same shares: solvers may learn from one for the next.
     """
 
     C: float
     shares: HostArray
     tol: float
     max_iter: int
-    part: int = 0
+    part: int = ALL
 
     @property
     def floor(self) -> float:
@@ -230,7 +233,7 @@ def standardised_rows(
     rows: Rows, standard: Standard, indices: HostArray, dtype: np.dtype[Any]
 ) -> Array:
     """Return the rows at sorted indices, standardised, where the rows are."""
-    if rows.place.is_numpy or not rows.stay:
+    if not rows.on_device:
         X = rows.place.put(rows.take(indices))
     else:  # on a device, without a detour through the host
         parts = []

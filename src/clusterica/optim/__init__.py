@@ -16,7 +16,7 @@ from clusterica.optim._loop import (
     stored_draws,
     stored_with,
 )
-from clusterica.optim._many_lbfgs import ManyLBFGS, Moves, Values
+from clusterica.optim._many_lbfgs import ManyLBFGS, Moves, Positions, Values
 from clusterica.optim._many_newton import Losses, ManyNewton
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "ManyNewton",
     "Moves",
     "Position",
+    "Positions",
     "Progress",
     "Recorder",
     "Step",

@@ -19,8 +19,6 @@ from clusterica.optim._loop import Step
 SUFFICIENT = 1e-4  # Armijo's constant, with the usual value (Nocedal & Wright, section 3.1)
 _TINY = np.finfo(float).tiny
 
-Moves = tuple[tuple[Array, Array, float], ...]  # s, y and 1 / sᵀy of each move, oldest first
-
 
 class Evaluation(NamedTuple):
     """The objective at some parameters, its gradient, and data for the preconditioner."""
@@ -35,7 +33,7 @@ class Position(NamedTuple):
 
     params: Any
     evaluation: Evaluation
-    moves: Moves = ()
+    moves: tuple[tuple[Array, Array, float], ...] = ()
     share: float = 1.0
     """Step length that the last line search accepted."""
     length: float = np.inf

@@ -18,6 +18,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+
 from clusterica.arrays import Array, device_of, namespace_of
 from clusterica.optim._lbfgs import SUFFICIENT
 from clusterica.optim._loop import Step
@@ -51,6 +53,11 @@ class Moves(NamedTuple):
     used: Array
     bends: Array
     sizes: Array
+
+    def bare(self) -> Moves:
+        """Return s, y and used alone, from which another solve can start."""
+        none = self.bends[:, :0, :]
+        return Moves(self.s, self.y, self.s[:, :0, :], self.used, none, none)
 
 
 class Positions(NamedTuple):
@@ -217,33 +224,39 @@ class ManyLBFGS:
 def _direction(here: Positions) -> Array:
     """Return ``-H g`` for every function.
 
-    The two loops are ``R α = S g`` and ``Rᵀ β = diag(R) α - f (V g - sizes α)``; then
-    ``H g = f (M⁻¹ g - Σ α_i v_i) + Σ β_i s_i``. Here R are the bends, V the ``v_i = M⁻¹ y_i``, and the factor
-    f is ``s·y / y·v`` of the last move.
+    With the moves as rows of S, Y and ``V = Y M⁻¹``, the bends R and the sizes ``N = Y Vᵀ``, the two loops
+    are ``R α = S g`` and ``Rᵀ β = diag(R) α - f (V g - N α)``; then ``H g = f (M⁻¹ g - Vᵀ α) + Sᵀ β``. The
+    factor f is ``s·y / y·v`` of the last move, or 1 if that is not used.
     """
     xp, moves, used = namespace_of(here.params), here.moves, here.moves.used
     gradient = here.values.gradient[:, :, None]
-    both = used[:, :, None] * used[:, None, :] > 0
+    places = used[:, :, None] > 0
+    both = places & xp.matrix_transpose(places)
     # Places without a move have a 1 on the diagonal, and zeros else.
     R = xp.where(both, moves.bends, xp.eye(used.shape[1], dtype=used.dtype, device=device_of(used)))
-    sizes = xp.where(both, moves.sizes, 0.0)
+    N = xp.where(both, moves.sizes, 0.0)
     last = used[:, -1] > 0
-    factor = xp.where(last, R[:, -1, -1] / xp.where(last, sizes[:, -1, -1], 1.0), 1.0)
-    factor = factor[:, None, None]
-    shares = _solve_upper(R, used[:, :, None] * (moves.s @ gradient))
-    pull = used[:, :, None] * (moves.inverse_y @ gradient) - sizes @ shares
-    right = _diagonal(R)[:, :, None] * shares - factor * pull
-    adds = _solve_upper(R, right, transposed=True)
-    shift = xp.matrix_transpose(shares) @ moves.inverse_y
-    step = factor * (here.inverse_gradient[:, None, :] - shift)
-    return -(step + xp.matrix_transpose(adds) @ moves.s)[:, 0, :]
+    factor = xp.where(last, R[:, -1, -1] / xp.where(last, N[:, -1, -1], 1.0), 1.0)[:, None, None]
+    alpha = _solve_upper(R, xp.where(places, moves.s @ gradient, 0.0))
+    right = xp.where(places, moves.inverse_y @ gradient, 0.0) - N @ alpha
+    beta = _solve_upper(R, _diagonal(R)[:, :, None] * alpha - factor * right, transposed=True)
+    step = here.inverse_gradient[:, None, :] - xp.matrix_transpose(alpha) @ moves.inverse_y
+    return -(factor * step + xp.matrix_transpose(beta) @ moves.s)[:, 0, :]
 
 
 def _with_move(moves: Moves, s: Array, y: Array, inverse_y: Array, kept: Array) -> Moves:
     """Return the moves with one more of the functions that keep it, in place of their oldest."""
     xp = namespace_of(s)
+    # On the host the copies cost more than to look; a device would be waited for.
+    all_kept = isinstance(kept, np.ndarray) and bool(kept.all())
+
+    def where_kept(new: Array, old: Array) -> Array:
+        return (
+            new if all_kept else xp.where(xp.reshape(kept, (-1, *[1] * (old.ndim - 1))), new, old)
+        )
+
     all_s, all_y, all_inverse = (
-        xp.where(kept[:, None, None], xp.concat([old[:, 1:, :], new[:, None, :]], axis=1), old)
+        where_kept(xp.concat([old[:, 1:, :], new[:, None, :]], axis=1), old)
         for old, new in ((moves.s, s), (moves.y, y), (moves.inverse_y, inverse_y))
     )
     bend = all_s @ y[:, :, None]
@@ -252,18 +265,13 @@ def _with_move(moves: Moves, s: Array, y: Array, inverse_y: Array, kept: Array) 
     bends = xp.concat([moves.bends[:, 1:, 1:], bend[:, :-1, :]], axis=2)
     below = xp.concat([xp.zeros_like(bends[:, :1, 1:]), bend[:, -1:, :]], axis=2)
     sizes = xp.concat([moves.sizes[:, 1:, 1:], size[:, :-1, :]], axis=2)
-    used = xp.concat([moves.used[:, 1:], bent], axis=1)
     return Moves(
         all_s,
         all_y,
         all_inverse,
-        xp.where(kept[:, None], used, moves.used),
-        xp.where(kept[:, None, None], xp.concat([bends, below], axis=1), moves.bends),
-        xp.where(
-            kept[:, None, None],
-            xp.concat([sizes, xp.matrix_transpose(size)], axis=1),
-            moves.sizes,
-        ),
+        where_kept(xp.concat([moves.used[:, 1:], bent], axis=1), moves.used),
+        where_kept(xp.concat([bends, below], axis=1), moves.bends),
+        where_kept(xp.concat([sizes, xp.matrix_transpose(size)], axis=1), moves.sizes),
     )
 
 
