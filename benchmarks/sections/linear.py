@@ -6,7 +6,7 @@ from typing import Any
 
 from benchmarks.rst import heading, provenance, rst_table
 
-SOLVERS = {"newton": "Newton", "l-bfgs": "L-BFGS", "principal": "L-BFGS in principal coordinates"}
+SOLVERS = {"newton": "Newton", "l-bfgs": "L-BFGS", "principal": "Newton in principal coordinates"}
 
 
 def section(report: dict[str, Any]) -> list[str]:

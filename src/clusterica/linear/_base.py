@@ -393,26 +393,23 @@ def _solver_kind(
 ) -> type[NewtonSolver] | type[PrincipalSolver] | type[LBFGSSolver]:
     """Return the solver that is fastest for this number of rows and features.
 
-    Seconds to fit 10 classes in float32 on 2 cores, with ``C="auto"``, and in brackets with C = 10 / rows.
-    "STL" are image features of STL-10; the others are synthetic with a falling spectrum, the widest sparse:
+    Seconds to fit 10 classes in float32 on 2 cores, with ``C="auto"``, and in brackets with C = 10 / rows
+    (``benchmarks.linear``; synthetic rows with a falling spectrum, the widest sparse):
 
     ================  =================  ===================  ===================
-    rows x features   Newton             L-BFGS               principal L-BFGS
+    rows x features   Newton             L-BFGS               Newton, principal
     ================  =================  ===================  ===================
-    500 x 3000        **0.7** (0.2)      6.6 (1.6)            13.7 (1.5)
-    1000 x 3200, STL  **5.2** (3.1)      24 (9.3)             15 (42)
-    2500 x 3200, STL  **25** (22)        43 (20)              70
-    4000 x 6400       **76**             over 300             117
-    1000 x 60000      **11** (12)        over 280 (5.1)       20 (27)
-    5000 x 1600       --                 **18** (2.3)         --
-    10000 x 3200      --                 **160** (27)         --
-    50000 x 1600      --                 (13)                 --
+    500 x 3000        **0.3** (0.05)     2.3 (0.5)            1.2 (0.1)
+    2000 x 3200       **2.3** (0.5)      5.9 (1.1)            14 (1.3)
+    1000 x 60000      **1.1** (0.8)      -- (1.5)             1.7 (1.0)
+    5000 x 1600       --                 **3.6** (0.4)        --
+    10000 x 3200      --                 **14** (1.1)         --
+    50000 x 1600      --                 **3.3** (1.1)        --
     ================  =================  ===================  ===================
 
     Principal coordinates are never the fastest on the host. On an H200 they made a search on 500 to 6,000
-    rows three times as fast as L-BFGS on the rows: a GPU finds eigenvectors fast, and is slow at short steps.
-    The last column is that of L-BFGS there. Newton's method has replaced it: a search on 1000 x 6400 rows
-    takes 16 steps and about 220 products in place of 248 steps, a tenth of the pieces of work.
+    rows three times as fast as L-BFGS on the rows, and there Newton's method takes 16 steps and about 220
+    products on 1000 x 6400 rows where L-BFGS took 248 steps, ten times as many pieces of work.
     """
     n, d = rows.n_rows, rows.n_features
     if search and not rows.place.is_numpy and _FEW_ROWS < n <= max(d, 6000):
