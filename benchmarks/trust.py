@@ -56,6 +56,8 @@ def suite(*paths: str, marks: str = QUICK) -> Callable[[], dict[str, Any]]:
         if found is None:
             raise RuntimeError(f"no tests were run:\n{done.stdout}\n{done.stderr}")
         counts: dict[str, Any] = json.loads(found[1])
+        if counts["failed"]:
+            print(done.stdout)  # which tests, and the seed that repeats their draws
         return counts
 
     return run
