@@ -117,16 +117,19 @@ def test_a_part_of_the_images():
     np.testing.assert_allclose(found.cpu().numpy(), expected, rtol=1e-4, atol=1e-4)
 
 
+def learned(**settings):
+    """Return images, features learned from them, and what these are without kernels."""
+    images = np.random.default_rng(0).random((6, 10, 10, 3)).astype(np.float32)
+    features = ImageFeatures(8, patch_size=4, n_patches=200, random_state=0, **settings)
+    return images, features.fit(images), features.transform(images)
+
+
 @pytest.mark.parametrize(
     "settings", [{"encoder": "hard"}, {"pooling": "gaussian"}, {"encoder": "omp"}], ids=str
 )
 def test_what_the_documentation_excepts_from_the_kernels(settings, monkeypatch):
     """Plain operations in float32, though kernels and a precision of theirs are asked for by name."""
-    images = np.random.default_rng(0).random((6, 10, 10, 3)).astype(np.float32)
-    features = ImageFeatures(
-        n_filters=8, patch_size=4, n_patches=200, random_state=0, **settings
-    ).fit(images)
-    expected = features.transform(images)
+    images, features, expected = learned(**settings)
     monkeypatch.setattr("clusterica.images._convolve.why_no_kernels", lambda like: None)
     with (
         config_context(device=DEVICE, gpu_kernels="triton", precision="float16"),
@@ -139,11 +142,7 @@ def test_what_the_documentation_excepts_from_the_kernels(settings, monkeypatch):
 
 @pytest.mark.parametrize("encoder", ["soft-threshold", "triangle"])
 def test_image_features_use_the_kernels(encoder, monkeypatch):
-    images = np.random.default_rng(0).random((6, 10, 10, 3)).astype(np.float32)
-    features = ImageFeatures(
-        n_filters=8, patch_size=4, n_patches=200, encoder=encoder, random_state=0
-    ).fit(images)
-    expected = features.transform(images)
+    images, features, expected = learned(encoder=encoder)
     monkeypatch.setattr("clusterica.images._convolve.why_no_kernels", lambda like: None)
     with (
         config_context(device=DEVICE, gpu_kernels="triton", precision="tf32"),

@@ -145,7 +145,6 @@ class LBFGSSolver(Solver):
 
     def _keep_moves(self, task: Task, moves: Moves) -> None:
         """Keep the moves of a part for its next solve, as far as they fit a quarter of the memory."""
-        self._before.pop(task.part, None)
         self._before[task.part] = task.C, moves.bare()
         n_kept = max(1, self._problem.rows.place.memory // (4 * 16 * math.prod(moves.s.shape)))
         for part in list(self._before)[:-n_kept]:

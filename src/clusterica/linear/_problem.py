@@ -66,7 +66,7 @@ class Problem:
     intercept: bool
 
 
-ALL = -1
+ALL = -1  # the part of a task that is no fold
 
 
 class Task(NamedTuple):
