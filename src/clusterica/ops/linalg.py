@@ -121,8 +121,8 @@ def polar_factor(M: Array) -> Array:
         C = _newton_polar(M)
         if C is not None:
             return C
-    # Small decompositions are many short steps, one after the other, which neither threads nor a device make
-    # faster: 64 x 64 take one thread of a host 0.4 ms, and two threads 1.2.
+    # Small decompositions are many short steps, one after the other: 64 x 64 take one thread of a host 0.4 ms
+    # and two threads 1.2, and a device would be asked for each.
     if max(M.shape) <= 128:
         with one_blas_thread():
             U, _, Vt = np.linalg.svd(to_host(M), full_matrices=False)
